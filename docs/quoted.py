@@ -337,6 +337,20 @@ def _controls(kind: str) -> Table:
     }
 
 
+def _judge(model: str) -> Table:
+    """A row a method that `relevit judge` has judged, the truest first."""
+    from reproduction.measures import judged  # loads torch
+
+    rows = judged.table(judged.read_records(RESULTS / "judge"), model)
+    return rows.astype(str), {
+        "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
+        "truth (%)": "truth:0~",
+        "first part right (%)": "same_first:0~",
+        "mIoU (%)": "miou:0~",
+        "erasing (points)": "erasing:+0~",
+    }
+
+
 def _stages() -> Table:
     """What each notebook costs, and the claims that its run in `workshop` decides."""
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
@@ -368,6 +382,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "doses": _doses,
     "stages": _stages,
     "study": _study,
+    "judge_dinov2": lambda: _judge("dinov2-s8"),
+    "judge_tiny": lambda: _judge("tiny-mae"),
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),

@@ -24,6 +24,7 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit check my_images/data                     say what is in a folder of images
   relevit finetune --model NAME --data my_images/data --out run
                                                    finetune a model on where it looks, and report
+  relevit judge my_method.py:explain               hold an attribution method against three tests
   relevit doctor FOLDER                            check the papers' data sets
 
 relevit COMMAND --help has examples and all options.
@@ -58,6 +59,14 @@ run/weights.safetensors is the model as plain timm takes it.
   relevit explain cat.jpg --model run --method gae,token_wise --target cat -o map.pdf  # an --out
   relevit explain cat.jpg --compare run_a run_b --top 3 -o map.png
   relevit explain my_images --model run --save-maps -o maps    # a picture each, and maps/index.html
+""",
+    "judge": """examples:
+  relevit judge                                        # the table, and how to add a row
+  relevit judge my_method.py:explain --quick           # on a few scenes, to try
+  relevit judge my_method.py:explain --out mine.json   # a function (model, images, target) -> maps
+  relevit judge my_method.py:Saliency --out mine.json  # a class of captum's
+  relevit judge --scenes scenes                        # PNG files, for maps made elsewhere
+  relevit judge maps --out mine.json                   # and these, with their manifest.csv
 """,
     "doctor": "",
 }
@@ -221,6 +230,47 @@ def explain(options: argparse.Namespace) -> int:
     return 0
 
 
+def judge(options: argparse.Namespace) -> int:
+    """Judge an attribution method, or print the table of those that were judged."""
+    from relevit.base.process import loading
+
+    with loading():
+        from relevit.base.device import choose_device
+        from relevit.base.files import write_atomically
+        from reproduction.measures import judge as tests
+        from reproduction.measures import judged
+    if options.out and options.out.suffix != ".json":
+        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
+    records = judged.read_records(judged.kept_in())
+    if options.method is None and options.scenes is None:
+        for model in tests.MODELS:
+            _say(f"{model}:", judged.in_words(records, model) if records else judged.NO_TABLE, "")
+        _say(judged.HOW.rstrip())
+        return 0
+    if options.method and not (Path(options.method).is_dir() or options.method in tests.MARKS):
+        judged.read_method(options.method)  # before any work
+    count = tests.QUICK if options.quick else tests.SCENES
+    tasks = tests.open_tasks(count, device=choose_device(options.device))
+    if options.scenes:
+        judged.write_scenes(options.scenes, tasks[0])
+        _say(f"written: {options.scenes}")
+    if options.method is None:
+        return 0
+    name = options.out.stem if options.out else Path(options.method.rpartition(":")[2]).name
+    record = judged.judge(options.method, name, tasks, _say)
+    others = [each for each in records if judged.comparable(each, record)]
+    others = others or [judged.judge(mark, mark, tasks) for mark in tests.MARKS]
+    beside = [record, *(each for each in others if each["method"] != name)]
+    for model, empty in record["empty"].items():
+        note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
+        _say(f"{model}{note}:", judged.in_words(beside, model), "")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(options.out, judged.as_json(record))
+        _say(f"written: {options.out}")
+    return 0
+
+
 def _unnamed(images: list[Path]) -> Path:
     """Where maps go that are given no place: of one picture a file here, else a folder."""
     one = len(images) == 1 and not images[0].is_dir()
@@ -353,6 +403,7 @@ COMMANDS = {
     "check": check,
     "finetune": finetune,
     "explain": explain,
+    "judge": judge,
     "doctor": doctor,
 }
 
@@ -372,6 +423,7 @@ def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
     add("check", "say what is in a folder of images and masks", _of_check)
     add("finetune", "finetune your ViT on where it looks in your images", _of_finetune)
     add("explain", "draw where a ViT looks in an image", _of_explain)
+    add("judge", "hold an attribution method against three tests", _of_judge)
     add("doctor", "check the folder of the papers' data sets", _of_doctor)
     return parser
 
@@ -452,6 +504,16 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
     _mask_values(parser)
     _model(parser, compare=True)
     _unreadable(parser)
+
+
+def _of_judge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)"
+    )
+    parser.add_argument("--out", type=_path, metavar="FILE", help="JSON of all that came out")
+    parser.add_argument("--quick", action="store_true", help="few scenes, to try it: no row")
+    parser.add_argument("--scenes", type=_path, metavar="FOLDER", help="write the scenes there")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:

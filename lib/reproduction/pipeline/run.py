@@ -137,6 +137,8 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
     if jobs is not None and jobs < 1:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     preset = check(name, stages)
+    if profile:
+        check_profile(profile)
     with lock.held(name):
         return _run(preset, stages, jobs, profile)
 
@@ -149,9 +151,7 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     results = project_root() / "outputs" / name
     targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
     last = results / (stages or list(preset.stages))[-1] / EXECUTED
-    if profile:  # this machine hands out the stages: it may lack a GPU
-        check_profile(profile)
-    else:
+    if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)
     seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
