@@ -50,7 +50,7 @@ def test_what_each_condition_shows():
     wrong = {"other": 0.0, "grey": pytest.approx(100 / 3)}
     assert of_background == dict.fromkeys(CONDITIONS, 100.0) | wrong
     assert len(rows) == 30 * len(CONDITIONS)
-    assert list(rows) == ["image", "label", "condition", "right", "probability", "logit"]
+    assert list(rows) == ["image", "label", "condition", "answer", "right", "probability", "logit"]
     assert rows["probability"].between(0, 1).all()
     object_gone = rows.query("condition == 'filled'")["logit"].mean()
     assert 0 < object_gone <= rows.query("condition == 'original'")["logit"].mean() * 1.2
@@ -76,5 +76,5 @@ def test_images_without_object_or_background_are_left_out():
 
 def test_one_class_alone_is_refused():
     images, masks, _ = scenes(4)
-    with pytest.raises(ValueError, match="of 1 classes; give such images of two classes"):
+    with pytest.raises(ValueError, match="of classes: 1; give such images of two classes"):
         lean_rows(Reader("object"), SPEC, images, masks, torch.zeros(4, dtype=torch.int64))
