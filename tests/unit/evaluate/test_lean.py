@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
 
-from relevit.evaluate.lean import CONDITIONS, lean_rows
+from habitats.homes import habitats
+from relevit.data.batch import join
+from relevit.evaluate.lean import (
+    CONDITIONS,
+    background_gap,
+    background_share,
+    lean_rows,
+    lean_verdict,
+)
+from relevit.evaluate.predictions import Classifier
+from relevit.models.loading import open_model
+from relevit.models.registry import shipped_weights
 from relevit.models.spec import ModelSpec
+from reproduction.measures.context import backgrounds_challenge
 
 SPEC = ModelSpec("stub", "none", 32, (0.5,) * 3, (0.5,) * 3, classes=3)
 SIDE = 32
@@ -78,3 +92,68 @@ def test_one_class_alone_is_refused():
     images, masks, _ = scenes(4)
     with pytest.raises(ValueError, match="of classes: 1; give such images of two classes"):
         lean_rows(Reader("object"), SPEC, images, masks, torch.zeros(4, dtype=torch.int64))
+
+
+def answers(right_same, right_other):
+    """Rows of images that are right, or not, on two backgrounds."""
+    both = {"same": right_same, "other": right_other}
+    return pd.concat(
+        pd.DataFrame({"image": range(len(right)), "condition": name, "right": right})
+        for name, right in both.items()
+    )
+
+
+def test_models_that_do_not_lean_are_hardly_ever_said_to():
+    """Of twenty at most one, whatever their accuracy."""
+    rng = np.random.default_rng(0)
+    for share in (0.1, 0.5, 0.95):
+        gaps = [background_gap(answers(*(rng.random((2, 150)) < share))) for _ in range(200)]
+        assert np.mean([lean_verdict(gap) == "leans" for gap in gaps]) <= 0.05
+
+
+def test_the_interval_holds_the_gap():
+    rng, truth = np.random.default_rng(0), 12.0
+    for images in (20, 300):
+        held = []
+        for _ in range(300):
+            draws = rng.random((2, images))
+            gap = background_gap(answers(draws[0] < 0.9, draws[1] < 0.9 - truth / 100))
+            held.append(gap.low <= truth <= gap.high)
+        assert np.mean(held) > 0.92
+
+
+def test_few_images_without_any_change_are_too_few_to_tell():
+    same = [True] * 10
+    assert lean_verdict(background_gap(answers(same, same))) == "too few to tell"
+    assert lean_verdict(background_gap(answers(same * 20, same * 20))) == "does not lean"
+
+
+def test_a_gap_needs_two_images_of_a_class():
+    alone = answers([True] * 3, [True] * 3).query("condition == 'other'")
+    with pytest.raises(ValueError, match="give at least two images of a class"):
+        background_gap(alone)
+
+
+def test_the_logit_is_divided_among_object_and_background():
+    logits = {"control": 4.0, "grey": 3.0, "filled": 1.0}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(30), "condition": name, "logit": logit})
+        for name, logit in logits.items()
+    )
+    assert background_share(rows)[1:] == pytest.approx((25.0,) * 3)
+
+
+@pytest.mark.slow
+def test_habitats_originals_lean_in_their_order_and_as_exact_scenes_say():
+    """Those trained on animals on nothing, and at home: redrawn scenes have their true gaps."""
+    bench, gaps = habitats(), {}
+    batch = join(list(bench.test_batches("val", 120, 60, seed=0, size=112)))
+    for learned in ("cutouts", "habitats"):
+        model = open_model("tiny", shipped_weights("tiny", learned))
+        rows = lean_rows(model.network, model.spec, batch.images, batch.masks, batch.labels)
+        gaps[learned] = background_gap(rows)
+        classifier = Classifier(model.network, model.spec)
+        exact = backgrounds_challenge(classifier, bench.test_batches, 120)["background_gap_pts"]
+        assert gaps[learned].low <= exact <= gaps[learned].high
+    assert gaps["cutouts"].high < gaps["habitats"].low
+    assert lean_verdict(gaps["habitats"]) == "leans"
