@@ -17,10 +17,8 @@ import numpy as np
 import pandas as pd
 import scipy
 import torch
-from jaxtyping import Bool, Float
 from pydantic import BaseModel, ConfigDict, Field
 from timm.data import ImageNetInfo
-from torch import Tensor
 
 from relevit.choices.words import Corrupted
 from relevit.data.batch import Batch, join
@@ -44,7 +42,7 @@ from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.own_data import TOKENCUT, usable
 from relevit.finetune.own_folder import scaled
 from relevit.finetune.your_own import FEATURE_SIDE, FEATURES, FEWEST_TO_TELL
-from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
+from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec, inverted
 from relevit.models.loading import OwnModel
 from relevit.protocols import options
 
@@ -52,7 +50,6 @@ PARTS = ("test", "validation", "all", "train")  # of a folder: the first that th
 MOST_IMAGES = 300
 OF_A_CLASS = 4  # images, where there are more classes than can be shown
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
-MOST_OF_EDGE = 0.5  # that TokenCut's object may cover: of more it has the background
 SHOWN = 12  # images that say it best
 HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
@@ -204,7 +201,7 @@ def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listin
         part = replace(part, rows=part.rows.assign(mask=None))
     elif bare.any() and not bare.all():
         notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
-        part = part.select(np.flatnonzero(~bare))
+        part = part.select(np.flatnonzero(~bare).tolist())
     return _drawn(part, choices.most, choices.seed), notes
 
 
@@ -273,7 +270,7 @@ def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], ob
 def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
     """Those that get a mask worth using, and what to know of them."""
     found = _tokencut(model, images)
-    kept = found.kept & (_edge_share(found.refined) < MOST_OF_EDGE)
+    kept = found.kept & ~inverted(found.refined)
     if not kept.any():
         raise ValueError(
             f"audit: TokenCut finds no object in any of {len(images)} images; give masks"
@@ -283,15 +280,9 @@ def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, L
         "the gap larger; so look at the pictures below"
     )
     if lost := int((~kept).sum()):
-        note += f". It found no object, or one along the picture's edge, in {lost} of {len(kept)}"
+        note += f". It found no object, or the background in its place, in {lost} of {len(kept)}"
     places = kept.nonzero()[:, 0]
     return replace(images, masks=found.refined).select(places), part.select(places), note
-
-
-def _edge_share(masks: Bool[Tensor, "images 1 height width"]) -> Float[Tensor, " images"]:
-    """The share of the picture's edge that is object."""
-    sides = (masks[..., 0, :], masks[..., -1, :], masks[..., 0], masks[..., -1])
-    return torch.cat([side.flatten(1) for side in sides], dim=1).float().mean(dim=1)
 
 
 def _tokencut(model: OwnModel, images: Batch) -> AutomaticMasks:

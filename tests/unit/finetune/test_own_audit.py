@@ -84,7 +84,7 @@ def test_few_images_do_not_tell(tmp_path):
 
 
 def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
-    """Those along the whole edge are of the background."""
+    """Those that cover more of the edge than of the picture are of the background."""
     _, outlines, _ = scenes(60)
 
     def found(model, images):
@@ -96,7 +96,7 @@ def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
     monkeypatch.setattr(own_audit, "_features", lambda device: None)
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
-    assert "along the picture's edge, in 2 of 60" in audit.notes[0]
+    assert "the background in its place, in 2 of 60" in audit.notes[0]
 
 
 def test_what_knows_other_classes_is_refused_before_the_work(data, monkeypatch):

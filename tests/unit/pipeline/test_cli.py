@@ -153,6 +153,13 @@ def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):
     assert Audit.model_validate_json((out / "audit.json").read_text()).model_dump_json() == before
 
 
+def test_an_audit_knows_the_classes_of_a_run(images, run):
+    given = ["--model", str(run), "--data", str(images / "five"), "--out", str(images / "of_run")]
+    assert main(["audit", *given]) == 0
+    found = Audit.model_validate_json((images / "of_run" / "audit.json").read_text())
+    assert {row.name for row in found.classes} == set(NAMES) and found.model == str(run)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
