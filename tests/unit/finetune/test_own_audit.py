@@ -110,6 +110,15 @@ def test_what_knows_other_classes_is_refused_before_the_work(data, monkeypatch):
         audited(random, data)
 
 
+def test_masks_that_cover_all_are_refused(tmp_path):
+    for file in folder_of(tmp_path, 12).rglob("masks/*/*.png"):
+        Image.new("L", (SIDE, SIDE), 255).save(file)
+    with pytest.raises(
+        ValueError, match="none of its 12 masks has both an object and a background"
+    ):
+        audited("object", tmp_path)
+
+
 def test_of_many_classes_some_are_drawn_with_several_images_each(data):
     part = own_audit._drawn(read_data(data), 8, 0)
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
