@@ -99,7 +99,7 @@ class Audit(Part):
     schema_version: Literal[1] = 1
     model: str
     data: str
-    part: str = Field(description="of the data: test, validation, all or train")
+    part: str = Field(description="name of the part that was shown: test, if there is one")
     images: int = Field(description="that were shown, in each of the ways")
     masks: Literal["annotated", "tokencut"] = Field(description="where they come from")
     seed: int = Field(description="that drew images and backgrounds")
