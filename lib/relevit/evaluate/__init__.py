@@ -1,8 +1,8 @@
 """What a model answers and where it looks: the papers' tests of a map and of a model.
 
 `predictions` (with the second look of `bfloat16` inside), `looking`, `perturbation`,
-`segmentation`, `approximation`, `sis`, k-NN and probes on `frozen_features`; `intervals` is the one
-interval of all tables.
+`segmentation`, `approximation`, `sis`, `lean` (on context), k-NN and probes on
+`frozen_features`; `intervals` is the one interval of all tables.
 """
 
 from relevit.evaluate import sis
