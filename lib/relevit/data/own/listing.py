@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Int
@@ -98,7 +97,7 @@ class Listing:
         row = self.rows.iloc[place]
         return fitting_mask(row["mask"], row["image"], self.values)
 
-    def select(self, places: Sequence[int] | np.ndarray | Tensor) -> Listing:
+    def select(self, places: Iterable[int]) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
         rows = self.rows.iloc[[int(place) for place in places]]
         return replace(self, rows=rows.reset_index(drop=True))
