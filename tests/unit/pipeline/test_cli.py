@@ -192,7 +192,7 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, argu
 def test_alone_it_says_what_one_can_do(capsys):
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert len(said.splitlines()) < 13 and all(f"relevit {name} " in said for name in COMMANDS)
+    assert len(said.splitlines()) < 15 and all(f"relevit {name} " in said for name in COMMANDS)
 
 
 def test_a_picture_is_enough(images, tmp_path, monkeypatch, capsys):

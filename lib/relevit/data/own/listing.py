@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import SupportsInt
 
 import pandas as pd
 import torch
@@ -97,7 +98,7 @@ class Listing:
         row = self.rows.iloc[place]
         return fitting_mask(row["mask"], row["image"], self.values)
 
-    def select(self, places: Iterable[int]) -> Listing:
+    def select(self, places: Iterable[SupportsInt]) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
         rows = self.rows.iloc[[int(place) for place in places]]
         return replace(self, rows=rows.reset_index(drop=True))
