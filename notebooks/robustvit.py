@@ -56,9 +56,10 @@ def gae(attention: Sequence[Tensor], gradients: Sequence[Tensor]) -> Tensor:
     return relevance[:, 0, 1:]
 
 
-def batches(count: int, rng: np.random.Generator) -> list[np.ndarray]:
+def batches(count: int, rng: np.random.Generator) -> list[list[int]]:
     """Places of `count` images in random order, a batch at a time."""
-    return np.array_split(rng.permutation(count), max(count // BATCH, 1))
+    parts = np.array_split(rng.permutation(count), max(count // BATCH, 1))
+    return [part.tolist() for part in parts]
 
 
 def train_original(
