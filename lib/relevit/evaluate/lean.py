@@ -21,7 +21,7 @@ from torch.nn.functional import adaptive_avg_pool2d, interpolate
 from relevit.attention.recording import evaluating
 from relevit.data.batch import Batch
 from relevit.data.filling import GREY, fit_for_swap, without_objects
-from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.predictions import BATCH
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
@@ -209,18 +209,23 @@ def class_gaps(rows: pd.DataFrame) -> pd.DataFrame:
     return table.sort_values(order, ascending=False, kind="stable", ignore_index=True)
 
 
-def background_share(rows: pd.DataFrame) -> Interval:
+def background_share(rows: pd.DataFrame) -> Interval | None:
     """How much of the answer's logit the background carries, in percent, over all images.
 
     Source: Shapley's value of two players. The background's is the mean of what it adds to the
     object on grey and what it has alone, with the object painted over. Of the whole, which is the
-    control, the object has the rest. Shares may lie outside of 0 to 100.
+    control, the object has the rest. Shares may lie outside of 0 to 100. None where the whole is no
+    more than chance: there is nothing to share. The interval is that of a ratio of means (the
+    linear part of its error).
     """
     logit = rows.pivot(index="image", columns="condition", values="logit")
     whole = logit["control"].to_numpy()
     part = (logit["control"] - logit["grey"] + logit["filled"]).to_numpy() / 2
-    each = torch.from_numpy(100 * ratio_values(part, whole))
-    return Interval(len(whole), float(100 * part.sum() / whole.sum()), *mean_interval(each))
+    if len(whole) < 2 or mean_interval(torch.from_numpy(whole))[0] <= 0:
+        return None
+    share = part.mean() / whole.mean()
+    each = torch.from_numpy(100 * (share + (part - share * whole) / whole.mean()))
+    return Interval(len(whole), float(100 * share), *mean_interval(each))
 
 
 def lean_verdict(gap: Interval) -> Verdict:

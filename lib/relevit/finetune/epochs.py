@@ -238,7 +238,7 @@ class _Run:
 
     def write_log(self, history: History) -> None:
         text = "".join(json.dumps(row) + "\n" for row in history)
-        write_atomically(self.folder / LOG, lambda path: path.write_text(text, encoding="utf-8"))
+        write_atomically(self.folder / LOG, text)
 
     def finish(self, history: History, best: dict[str, Tensor]) -> None:
         self.model.load_state_dict(best)

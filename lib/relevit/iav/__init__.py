@@ -9,9 +9,7 @@ are compared with, and `ia_scores` the score of every head:
     scores = ia_scores(attention, smoothgrad(model, images, labels))
     global_iav(scores), slopes(scores)
 
-`scores` and `space` work on tensors, `trend` on tensors and on tables; `runs` finds the finetuned
-models, `measure` makes the tables of a run, `masking` tests what a map is worth. The room may
-import all below pictures, claims and the pipeline, but not `text`.
+`scores` and `space` work on tensors, `trend` on tensors and on tables; `masking` tests a map.
 """
 
 from relevit.iav.masking import masking_curves

@@ -143,6 +143,20 @@ def test_the_logit_is_divided_among_object_and_background():
     assert background_share(rows)[1:] == pytest.approx((25.0,) * 3)
 
 
+def test_the_share_has_no_unit_and_its_interval_holds_it():
+    """The background adds 0.3 and alone has 0.4, of 1; logits of any size say the same."""
+    random = np.random.default_rng(0)
+    rows = pd.concat(
+        pd.DataFrame({"image": range(40), "condition": name, "logit": random.normal(mean, 0.3, 40)})
+        for name, mean in {"control": 1.0, "grey": 0.7, "filled": 0.4}.items()
+    )
+    found = background_share(rows)
+    assert found.low < 35 < found.high and found.low < found.value < found.high
+    for size in (0.001, 100):
+        assert background_share(rows.assign(logit=size * rows["logit"])) == pytest.approx(found)
+    assert background_share(rows.assign(logit=rows["logit"] - 1)) is None, "of no more than chance"
+
+
 @pytest.mark.slow
 def test_habitats_originals_lean_in_their_order_and_as_exact_scenes_say():
     """Those trained on animals on nothing, and at home: redrawn scenes have their true gaps."""

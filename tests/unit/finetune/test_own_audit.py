@@ -87,13 +87,12 @@ def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
     """Those that cover more of the edge than of the picture are of the background."""
     _, outlines, _ = scenes(60)
 
-    def found(model, images):
+    def found(images, device):
         masks = outlines[:1].repeat(len(images), 1, 1, 1)
         masks[:2] = ~masks[:2]
         return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
 
-    monkeypatch.setattr(own_audit, "_tokencut", found)
-    monkeypatch.setattr(own_audit, "_features", lambda device: None)
+    monkeypatch.setattr(own_audit, "tokencut_masks", found)
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
     assert "the background in its place, in 2 of 60" in audit.notes[0]
@@ -130,6 +129,10 @@ def test_classes_are_found_in_the_head():
     assert head_places(["x", "y"], ["class 0", "class 1"]) == [0, 1]
     synsets = ImageNetInfo("imagenet-1k").label_names()
     assert head_places([synsets[5], synsets[3]], [f"class {i}" for i in range(1000)]) == [5, 3]
+    # A whole name comes before a part of another's, and what may be several is refused.
+    assert head_places(["cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]) == [1]
+    with pytest.raises(ValueError, match="'crane' of the images may be 0 'crane' and 1 'crane' of"):
+        head_places(["crane"], ["crane", "crane", "ant"])
     with pytest.raises(ValueError, match="'dog' of the images are none of the 3 that the model"):
         head_places(["dog", "ant"], NAMES)
 

@@ -139,6 +139,18 @@ def same_form(name: str) -> str:
     return unicodedata.normalize("NFC", name)
 
 
+def places_of(name: str, classes: Sequence[str]) -> list[int]:
+    """The classes that may be meant: those called so, or else those of whose names it is a part.
+
+    Parts stand between commas, as in ImageNet's names; their capitals do not matter.
+    """
+    sought = same_form(name).strip()
+    if whole := [place for place, each in enumerate(classes) if same_form(str(each)) == sought]:
+        return whole
+    parts = [{part.strip().casefold() for part in (n, *n.split(","))} for n in map(str, classes)]
+    return [place for place, own in enumerate(parts) if sought.casefold() in own]
+
+
 def natural(name: str) -> list[int | str]:
     """To sort by: 2.jpg comes before 10.jpg."""
     parts = re.split(r"(\d+)", name)

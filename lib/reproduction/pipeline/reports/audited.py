@@ -50,7 +50,7 @@ def write_audit(found: Audited, out: Path) -> Path:
         FACTS: audit.model_dump_json(indent=1) + "\n",
     }
     for name, text in texts.items():
-        write_atomically(out / name, lambda path, text=text: path.write_text(text, "utf-8"))
+        write_atomically(out / name, text)
     return out / PAGE
 
 
