@@ -22,7 +22,8 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit explain cat.jpg --model NAME --top 3     any ViT of timm, which fetches its weights
   relevit example my_images                        write images and masks to try the rest with
   relevit check my_images/data                     say what is in a folder of images
-  relevit audit --model NAME --data DATA --out OUT   say how much a model leans on the background
+  relevit audit --model NAME --data DATA --out OUT
+                                                   say how much a model leans on the background
   relevit finetune --model NAME --data my_images/data --out run
                                                    finetune a model on where it looks, and report
   relevit judge my_method.py:explain               hold an attribution method against three tests
