@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 import torch
 
+from habitats.homes import habitats
 from relevit.attribution import METHODS
+from reproduction.measures import judged
 from reproduction.measures.causal import worth_overlap_pct
 from reproduction.measures.judge import MARKS, maps_of, marks, open_tasks, scene_names, scores
 from reproduction.measures.judged import as_json, judge, read_maps, read_method, read_records
@@ -69,6 +71,37 @@ def test_true_worths_win_and_flat_and_random_maps_lose(task):
     assert all(
         low <= value <= high for each in found.values() for value, low, high in each.values()
     )
+
+
+def test_half_of_the_scenes_are_of_another_set_and_erasing_has_its_sign(task):
+    whole, there = task.scenes.whole, habitats().draw("a", range(3), size=112)
+    assert scene_names(3)[3] == "a_00.png" and torch.equal(whole.labels[3:], there.labels)
+    found = {name: scores(task, map_)["erasing_pts"][0] for name, map_ in marks(task).items()}
+    assert found["truth"] > max(5, found["random"])
+
+
+def test_the_table_has_each_method_s_own_numbers_of_one_model():
+    folder = PAGE.parent / "results" / "judge"
+    records = [
+        json.loads((folder / f"{name}.json").read_text()) for name in ("flat", "gae", "truth")
+    ]
+    table = judged.table(records, "tiny-mae").set_index("method")
+    assert table.index[0] == "(truth)" and table["truth_pct"].is_monotonic_decreasing
+    for record, name in zip(records, ("(flat)", "gae", "(truth)"), strict=True):
+        for measure in ("miou", "erasing"):
+            unit = "pts" if measure == "erasing" else "pct"
+            columns = [f"{measure}{end}_{unit}" for end in ("", "_low", "_high")]
+            assert (
+                table.loc[name, columns].tolist()
+                == record["scores"]["tiny-mae"][f"{measure}_{unit}"]
+            )
+
+
+def test_rows_of_other_scenes_or_weights_are_not_compared():
+    one = {"scenes": {"sha256": "a"}, "models": {"m": "1"}}
+    assert judged.comparable(one, one | {"models": {"n": "2"}})
+    assert not judged.comparable(one, one | {"models": {"m": "2"}})
+    assert not judged.comparable(one, one | {"scenes": {"sha256": "b"}})
 
 
 def test_the_same_method_gives_the_same_bytes(mine, tasks):

@@ -10,12 +10,17 @@ from torch import nn
 
 from habitats.homes import habitats
 from relevit.data.batch import join
+from relevit.data.filling import GREY
 from relevit.evaluate.lean import (
     CONDITIONS,
+    Interval,
     background_gap,
     background_share,
+    class_gaps,
+    condition_table,
     lean_rows,
     lean_verdict,
+    shown_as,
 )
 from relevit.evaluate.predictions import Classifier
 from relevit.models.loading import open_model
@@ -126,6 +131,52 @@ def test_few_images_without_any_change_are_too_few_to_tell():
     same = [True] * 10
     assert lean_verdict(background_gap(answers(same, same))) == "too few to tell"
     assert lean_verdict(background_gap(answers(same * 20, same * 20))) == "does not lean"
+
+
+def test_pictures_of_each_condition():
+    images, masks, labels = scenes(9)
+    images = (255 * masks + images * ~masks).byte()  # white objects: none may be left behind
+    seen = {name: pictures for name, _, pictures in shown_as(images, masks, labels)}
+    assert list(seen) == list(CONDITIONS) and torch.equal(seen["original"], images)
+    inside, border = masks.expand(-1, 3, -1, -1), images[..., :3, :]
+    for name in ("control", "same", "other", "grey", "blurred"):
+        assert seen[name][inside].eq(255).all(), name
+    assert seen["filled"][inside].max() < 255
+    assert all(torch.equal(seen[name][..., :3, :], border) for name in ("control", "filled"))
+    assert seen["grey"][~inside].eq(round(GREY)).all()
+    rough = [kind[..., :4, :].float().diff().abs().mean() for kind in (seen["blurred"], images)]
+    assert rough[0] < rough[1] / 3
+
+
+def test_the_gap_is_paired():
+    right = [True, False] * 100
+    assert background_gap(answers(right, right)).high < 3
+    assert background_gap(answers(right, right[::-1])).high > 10
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 30, "leans"), (0, 9.9, "does not lean"), (0, 10.1, "too few to tell")],
+)
+def test_lines_of_the_verdict(low, high, verdict):
+    assert lean_verdict(Interval(300, 5, low, high)) == verdict
+
+
+def test_the_worst_class_comes_first_and_tables_are_in_percent():
+    right = {"original": (1, 1, 1, 1), "filled": (0, 1, 0, 0), "same": (1, 1, 1, 1)}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(4), "label": [1, 1, 0, 0], "condition": name,
+                      "right": np.array(each, bool), "probability": 0.25})
+        for name, each in (right | {"other": (0, 0, 1, 0)}).items()
+    )  # fmt: skip
+    columns = ["label", "images", "top1_pct", "filled_pct", "gap_pts"]
+    assert class_gaps(rows)[columns].to_numpy().tolist() == [
+        [1, 2, 100, 50, 100],
+        [0, 2, 100, 0, 50],
+    ]
+    filled = condition_table(rows).set_index("condition").loc["filled"]
+    assert filled[["top1_pct", "probability_pct"]].tolist() == [25, 25]
+    assert filled["low_pct"] < 25 and filled["high_pct"] > 50
 
 
 def test_a_gap_needs_two_images_of_a_class():

@@ -78,6 +78,44 @@ def test_the_images_that_say_it_best_are_right_at_home_alone(data):
     assert all(rows[place, "same"] and not rows[place, "other"] for place in found.examples)
 
 
+def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
+    """A head in another order and form of names, and five images without a mask."""
+
+    class Turned(Reader):
+        def forward(self, images):
+            return super().forward(images).roll(1, dims=1)
+
+    data = folder_of(tmp_path, 60)
+    for file in sorted(data.glob("masks/ant/*"))[:5]:
+        file.unlink()
+    how = (Turned("background"), data, ("CAT", "Ant", "bat"))
+    found = audited(*how)
+    assert found.audit.images == 55 and "5 of 60 images have no mask" in found.audit.notes[0]
+    assert {row.name: row.images for row in found.audit.classes} == {
+        "ant": 15,
+        "bat": 20,
+        "cat": 20,
+    }
+    folders = [Path(file).parent.name for file in found.rows["file"]]
+    assert folders == [found.names[label] for label in found.rows["label"]]
+    assert found.rows["file"].nunique() == 55 and len({*found.audit.examples}) == 12
+    assert audited(*how, most=20).audit.images == 20
+
+
+def test_what_is_told_best_and_noted():
+    shares = {"original": (0.9,) * 3, "control": (0.4,) * 3, "same": (0.9,) * 3}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(3), "label": 0, "condition": name, "probability": each})
+        for name, each in (shares | {"other": (0.5, 0.1, 0.3)}).items()
+    )
+    rows["right"] = rows["probability"] > 0.45
+    assert own_audit.told_best(rows) == [1, 2, 0]
+    lost, cost = own_audit._notes(rows, 4)
+    assert lost.startswith("1 of 4 images") and cost.startswith("pasting alone costs 100 points")
+    alone, _ = own_audit._notes(rows.query("image != 2 or condition != 'same'"), 3)
+    assert alone.startswith("1 images are the only one")
+
+
 def test_few_images_do_not_tell(tmp_path):
     found = audited("object", folder_of(tmp_path, 12)).audit
     assert found.verdict == "too few to tell" and "12 images; about " in found.sentence
@@ -142,7 +180,11 @@ def test_classes_are_found_in_the_head():
     [
         ((300, 15, 12, 18), "Moves 12 to 18 points with the background: leans."),
         ((300, 1, -2, 4), "Does not lean beyond chance (-2 to +4 points with the background): a"),
-        ((50, 5, -7, 17), "Too few to tell: -7 to +17 points with the background, of 50 images; "),
+        (
+            (50, 5, -7, 17),
+            "Too few to tell: -7 to +17 points with the background, of 50 images; "
+            "about 300 would tell.",
+        ),
     ],
 )
 def test_the_sentence_has_the_interval(gap, said):
@@ -157,6 +199,9 @@ def test_the_law_is_that_of_the_docs_and_grows_with_the_gap():
     assert none.low < 0 < none.high and none.value < some.value < all_.value
     assert some.value == docs.set_index("gap_pts")["with_pts"][16]
     assert some.low < some.value < some.high
+    law = docs.groupby("gap_pts", as_index=False).mean()
+    whole = expected_gain(Interval(300, 9, *law["gap_pts"].iloc[[0, -1]]))
+    assert whole.low == law["with_low_pts"].iloc[0] and whole.high == law["with_high_pts"].iloc[-1]
 
 
 def test_the_schema_knows_each_field_and_the_page_of_docs_too(data):

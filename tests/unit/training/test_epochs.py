@@ -56,7 +56,8 @@ class Run:
             return {FIGURE: float(self.model(torch.eye(3)).square().mean())}
 
     def run(self, **callbacks):
-        options = {"validate": self.validate} | self.options | callbacks
+        options = {"validate": self.validate, "rate": lambda e, p, n: 0.9 ** (3 * e + p)}
+        options |= self.options | callbacks
         return fit(self.model, self.optimizer, self.folder, self.batches, self.step, **options)
 
     def stop(self, epoch, **callbacks):
