@@ -125,6 +125,22 @@ def test_kept_epoch(undisturbed, tmp_path, values, criterion, epoch, stop):
     assert not run.model.training
 
 
+def test_a_checkpoint_without_the_rate_that_a_schedule_begins_with_is_not_resumed(tmp_path):
+    """As an earlier version wrote it."""
+    whole = Run(tmp_path / "whole")
+    whole.run()
+    run = Run(tmp_path / "stopped")
+    run.stop(2)
+    path = tmp_path / "stopped" / CHECKPOINT
+    state = torch.load(path, weights_only=True)
+    for group in state["optimizer"]["param_groups"]:
+        del group["initial_lr"]
+    torch.save(state, path)
+    again = Run(tmp_path / "stopped")
+    again.run()
+    assert again.trained == whole.trained and torch.equal(again.weights(), whole.weights())
+
+
 def test_losses_are_means_over_the_steps_that_have_them_and_rates_shares_of_the_groups_own():
     run, rates = Run(None), []
     run.optimizer.add_param_group({"params": [nn.Parameter(torch.ones(1))], "lr": 8.0})
