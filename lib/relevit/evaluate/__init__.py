@@ -23,25 +23,3 @@ from relevit.evaluate.segmentation import (
     segmentation_rows,
     segmentation_scores,
 )
-
-__all__ = [
-    "METRICS",
-    "Erasing",
-    "accuracy_curves",
-    "accuracy_table",
-    "approximation_errors",
-    "class_features",
-    "error_table",
-    "foreground_iou_pct",
-    "iou_changes",
-    "linear_probe",
-    "look",
-    "look_at_parts",
-    "look_rows",
-    "make_classifier",
-    "pointing_table",
-    "predict",
-    "segmentation_rows",
-    "segmentation_scores",
-    "sis",
-]

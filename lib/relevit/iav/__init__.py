@@ -35,26 +35,3 @@ from relevit.iav.trend import (
     slopes,
     trend_table,
 )
-
-__all__ = [
-    "attention_entropy",
-    "centred_scores",
-    "change_after",
-    "class_attention",
-    "class_structure",
-    "global_iav",
-    "ia_scores",
-    "image_slopes",
-    "kind_intervals",
-    "map_drift",
-    "masking_curves",
-    "patch_average",
-    "run_properties",
-    "score_rows",
-    "score_tensor",
-    "separations",
-    "slopes",
-    "trend_table",
-    "tsne",
-    "uniform_score",
-]
