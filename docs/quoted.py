@@ -236,14 +236,9 @@ def _cures() -> Table:
         "rate": _rate,
         "change": "change:+0.0~",
         "lead over `relevance`": "lead:+0.0~",
-        "seeds better": lambda row: (
-            f"{row['seeds_better']} of {row['seeds']}" if row["seeds_better"] else ""
-        ),
         "`val`": "val:+0.0",
         "worst class": "worst_class:0",
-        "worst home": "worst_home:0",
         "gap": "background_gap:0.0",
-        "on the object": "on_object:0",
     }
 
 
@@ -269,36 +264,40 @@ def _maps() -> Table:
         "arm": "`arm`",
         "change": "change:+0.0~",
         "over GAE": "over_gae:+0.0~",
-        "over labels": "over_label:+0.0~",
-        "over swap": "over_swap:+0.0~",
         "`val`": "val:+0.0",
-        "gap": "background_gap:0.0",
-        "on the object": "on_object:0.0",
-        "by LibraGrad": "on_object_libra:0.0",
+        "on the object, by LibraGrad": "on_object_libra:0.0",
         "rate": _rate,
     }
 
 
-def _doses(**more: str) -> Table:
+def _doses() -> Table:
     return rows_of("notes/doses"), {
         "at home in training": lambda row: f"{row['home_pct']} %",
         "background gap before": "gap:0",
-        **more,
         "relevance adds": "adds:+0.0~",
         "seeds": "seeds:0",
     }
 
 
-def _erased(best: int) -> Table:
-    """The best methods on `tiny` when what they call relevant is erased first."""
-    erased = ("perturbation", "positive")
+def _study() -> Table:
+    """The settings of the study: all classes, both halves of them, and what else changed."""
+    arms, looks = read("notes/study_arms"), read("notes/study_gaps").set_index("Unnamed: 0")
 
-    def other(row: pd.Series) -> str:
-        found = rows_of("methods", *erased, "tiny-mae", row["method"])
-        return cell(found.iloc[0], "value:0.0~")
+    def half(classes: str, column: str) -> Spec:
+        found = arms[arms["classes"] == classes].set_index("setting")[column]
+        return lambda row: found[row["setting"]]
 
-    rows = _sorted(rows_of("methods", *erased, "model=tiny"), "value_pct", falling=True)[::-1]
-    return rows[:best], {"method": "`method`", "`tiny`": "value:0.0~", "`tiny-mae`": other}
+    return arms[arms["classes"] == "all"], {
+        "setting": "setting",
+        "with": "with",
+        "without": "without",
+        "relevance adds": "relevance adds",
+        "adds to A": half("A", "relevance adds"),
+        "adds to B": half("B", "relevance adds"),
+        "B, with": half("B", "with"),
+        **{f"{name}, with": lambda row, name=name: looks.loc[f"{row['setting']}, with", name]
+           for name in ("`val`", "gap (points)")},
+    }  # fmt: skip
 
 
 def _controls(kind: str) -> Table:
@@ -309,7 +308,6 @@ def _controls(kind: str) -> Table:
         "relevance adds": "adds:+0.0~",
         "`val`": "val:+0.0",
         "gap after": "gap:0.0",
-        "seeds": "seeds:0",
     }
     if kind == "masks":
         return rows.query("world == 'own' and arm == 'relevance'"), {
@@ -382,6 +380,20 @@ def _photos_doses() -> Table:
     }
 
 
+def _photos_elsewhere() -> Table:
+    rows = read("photos_elsewhere")
+    return rows[rows["change_pts"] != ""], {
+        "where": "where",
+        "arm": "`arm`",
+        "change": "change:+0.0~",
+        "over `label`": "over_label:+0.0~",
+        "over `relevance`": "over_relevance:+0.0~",
+        "`val`": "val:+0.0~",
+        "gap": "gap:+0.0",
+        "by": "gap_change:+0.0~",
+    }
+
+
 def _photos_rates() -> Table:
     return read("photos_rates"), {
         "arm": "`arm`",
@@ -394,18 +406,36 @@ def _photos_rates() -> Table:
     }
 
 
+def _judge(model: str) -> Table:
+    """A row a method that `relevit judge` has judged, the truest first."""
+    from reproduction.measures import judged  # loads torch
+
+    rows = judged.table(judged.read_records(RESULTS / "judge"), model)
+    return rows.astype(str), {
+        "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
+        "truth (%)": "truth:0~",
+        "first part right (%)": "same_first:0~",
+        "mIoU (%)": "miou:0~",
+        "erasing (points)": "erasing:+0~",
+    }
+
+
 def _stages() -> Table:
-    """What each notebook of the workshop costs and teaches, and the claims that its run decides."""
+    """What each notebook costs, and the claims that its run in `workshop` decides."""
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
 
     def decides(row: pd.Series) -> str:
         found = claims.loc[claims["evidence"].str.contains(row["notebook"]), "id"]
         return ", ".join(found) or "none"
 
-    return rows_of("times", "workshop").merge(read("notes/lessons"), on="notebook"), {
-        "stage": "`notebook`",
-        "seconds on a core": "seconds:0",
-        "lesson": "lesson",
+    def takes(preset: str) -> Spec:
+        seconds = rows_of("times", preset).set_index("notebook")["seconds"].astype(float)
+        return lambda row: duration(seconds[row["notebook"]])
+
+    return read("notes/lessons"), {
+        "notebook": "`notebook`",
+        "quick": takes("quick"),
+        "workshop": takes("workshop"),
         "claims decided": decides,
     }
 
@@ -422,19 +452,20 @@ TABLES: dict[str, Callable[[], Table]] = {
     "photos_domains": lambda: _photos_by("val", "art_painting", "cartoon", "sketch"),
     "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),
     "photos_doses": _photos_doses,
+    "photos_elsewhere": _photos_elsewhere,
     "photos_rates": _photos_rates,
     "doses": _doses,
-    "doses_whole": lambda: _doses(**{
-        "`a` before (%)": "a_before:0.0", "with": "with:+0.0~", "without": "without:+0.0"
-    }),
     "stages": _stages,
-    "erased": lambda: _erased(8),
+    "study": _study,
+    "judge_dinov2": lambda: _judge("dinov2-s8"),
+    "judge_tiny": lambda: _judge("tiny-mae"),
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),
     "counts": lambda: _along(**{
-        "1 image": "images_per_class=1", "3 images": "", "10 images": "images_per_class=10",
-        "at home 80 %": "'world=home 0.8'", "95 %": "", "100 %": "'world=home 1'",
+        "1 image": "images_per_class=1", "3 images, at home 95 %": "",
+        "10 images": "images_per_class=10", "at home 80 %": "'world=home 0.8'",
+        "at home 100 %": "'world=home 1'",
     }),
 }  # fmt: skip
 

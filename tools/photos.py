@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -42,7 +43,11 @@ LIMIT_PTS, ONE_RATE = 3.0, 5e-6  # of the rule; the rate of all arms, beside the
 CONTROLLED = ("relevance", "swap")
 CONTROLS = ("others", "ellipse", "tokencut")  # masks that know no object; all that are kept
 LONGER, LONGER_SEEDS, FROM_LONGER = 6, SEEDS[:3], ("label", "relevance")  # epochs; arms
-SHIFTED = DOMAINS[1:]
+# The same seen at more pixels, and learnt from other domains, at the rates found above.
+ELSEWHERE = {"224 pixels": {"side": 224}}
+ELSEWHERE |= {name: {"source": name} for name in ("art_painting", "cartoon")}
+ELSEWHERE_SEEDS = SEEDS[:2]
+ELSEWHERE_ARMS = ("label", "relevance", "swap", "swap_strange", "both")
 GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
 
 
@@ -93,14 +98,25 @@ def grid(rates: Mapping[str, float]) -> Iterator[tuple[str, Run]]:
             yield f"{arm}_longer", Run(arm, seed, rates[arm], epochs=LONGER)
 
 
+def smaller(rates: Mapping[str, float]) -> Iterator[tuple[str, Run]]:
+    """The runs of each of ELSEWHERE, named as those of `grid`."""
+    for seed in ELSEWHERE_SEEDS:
+        yield ORIGINAL, Run(ORIGINAL, seed)
+        yield from ((arm, Run(arm, seed, rates[arm])) for arm in ELSEWHERE_ARMS)
+
+
+def elsewhere(study: Study) -> dict[str, Study]:
+    return {name: replace(study, **changed) for name, changed in ELSEWHERE.items()}
+
+
 def make_all(study: Study, jobs: int) -> pd.DataFrame:
     """Make what is missing, `jobs` side by side; what the rule saw."""
     threads = (max(1, cores() // jobs),)
     start = {"mp_context": get_context("spawn"), "initializer": torch.set_num_threads}
     with ProcessPoolExecutor(jobs, **start, initargs=threads) as pool:
 
-        def all_of(work: Callable, items: list) -> None:
-            waiting = {pool.submit(work, study, item): item for item in dict.fromkeys(items)}
+        def all_of(work: Callable, items: Iterable, of: Study = study) -> None:
+            waiting = {pool.submit(work, of, item): item for item in dict.fromkeys(items)}
             for done, each in enumerate(as_completed(waiting), 1):
                 each.result()
                 print(f"{done} of {len(waiting)}: {waiting[each]}", flush=True)
@@ -111,6 +127,10 @@ def make_all(study: Study, jobs: int) -> pd.DataFrame:
         rates = judged(study)
         all_of(photos.train, [Run(ORIGINAL, seed, epochs=LONGER) for seed in LONGER_SEEDS])
         all_of(photos.answer, [run for _, run in grid(taken(rates))])
+        for other in elsewhere(study).values():
+            all_of(tokencut, [TRAIN, VAL], other)
+            all_of(photos.train, [Run(ORIGINAL, seed) for seed in ELSEWHERE_SEEDS], other)
+            all_of(photos.answer, [run for _, run in smaller(taken(rates))], other)
     return rates
 
 
@@ -121,14 +141,14 @@ def taken(rates: pd.DataFrame) -> dict[str, float]:
 # What came out
 
 
-def collected(study: Study, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+def collected(study: Study, runs: Iterable[tuple[str, Run]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Answers, on pictures and on changed backgrounds, and figures of all runs that have them.
 
     The first have arm, seed, dataset (or condition), index and right. Runs that are not made yet,
     or whose loss became infinite, are named.
     """
     answers, figures = [], []
-    for arm, run in grid(taken(rates)):
+    for arm, run in runs:
         named = {"arm": arm, "seed": run.seed}
         try:
             folder = folder_of(study, run)
@@ -149,27 +169,30 @@ def collected(study: Study, rates: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataF
         answers += [part[["dataset", "index", "right"]].assign(**named) for part in parts]
         told = {"lr": run.lr, "on_object_pct": looks["on_object_pct"].mean()}
         figures.append(named | told | {"seconds": made["seconds"]})
-    return pd.concat(answers, ignore_index=True), pd.DataFrame(figures)
+    return pd.concat([pd.DataFrame(), *answers], ignore_index=True), pd.DataFrame(figures)
 
 
-def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def tables(
+    answers: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str] = DOMAINS[1:]
+) -> dict[str, pd.DataFrame]:
     """By file: arms, arms by set and condition, and the dose of each original with its response."""
     of = dict(list(answers.groupby("arm", sort=False)))
     means = figures.groupby("arm", sort=False).mean(numeric_only=True)
-    places = [VAL, *SHIFTED, *(x for x in answers["dataset"].unique() if x not in (VAL, *SHIFTED))]
+    places = [VAL, *shifted]
+    places += [place for place in answers["dataset"].unique() if place not in places]
     arms, by_set = [], []
     for arm, mine in of.items():
         start = of[_beside(arm, ORIGINAL, of)] if arm != f"{ORIGINAL}_longer" else of[ORIGINAL]
         row = {"arm": arm, "lr": means.loc[arm, "lr"], "seeds": mine["seed"].nunique()}
-        row |= _level(mine, "shifted", SHIFTED)
+        row |= _level(mine, "shifted", shifted)
         if arm != ORIGINAL:
-            row |= _ends(mine, start, "change", SHIFTED) | _ends(mine, start, VAL, [VAL])
+            row |= _ends(mine, start, "change", shifted) | _ends(mine, start, VAL, [VAL])
             row |= _ends(mine, start, "gap_change", [GAP])
         for rival in ("label", "relevance", "swap"):
             other = _beside(arm, rival, of)
             if other in of and other != arm and ORIGINAL not in arm:
-                row |= _ends(mine, of[other], f"over_{rival}", SHIFTED)
-                row[f"better_than_{rival}"] = difference(mine, of[other], SHIFTED)["seeds_better"]
+                row |= _ends(mine, of[other], f"over_{rival}", shifted)
+                row[f"better_than_{rival}"] = difference(mine, of[other], shifted)["seeds_better"]
         row |= _level(mine, GAP, [GAP])
         arms.append(row | means.loc[arm, ["on_object_pct", "seconds"]].to_dict())
         for place in places:
@@ -180,11 +203,11 @@ def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFra
     return {
         "photos": pd.DataFrame(arms),
         "photos_sets": pd.DataFrame(by_set),
-        "photos_doses": doses(of),
+        "photos_doses": doses(of, shifted),
     }
 
 
-def doses(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+def doses(of: Mapping[str, pd.DataFrame], shifted: Sequence[str]) -> pd.DataFrame:
     """How much each original leans, and what relevance adds to labels there.
 
     `line` is what the worlds of Habitats say of such a gap (docs/context.md). `adds` on the other
@@ -202,7 +225,7 @@ def doses(of: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             row = {"original": ORIGINAL + tail, "seed": seed}
             row |= _level(start, GAP, [GAP])
             row["line_pts"] = np.interp(row["gap_pts"], worlds["gap_pts"], worlds["adds_pts"])
-            row |= _ends(ours, label, "adds", SHIFTED) | _ends(ours, label, "adds_other", ["other"])
+            row |= _ends(ours, label, "adds", shifted) | _ends(ours, label, "adds_other", ["other"])
             rows.append(row)
     return pd.DataFrame(rows)
 
@@ -252,7 +275,14 @@ def _bars(axis: plt.Axes, rows: pd.DataFrame, name: str, **style: object) -> Non
 
 def write(study: Study, rates: pd.DataFrame, docs: Path = DOCS) -> None:
     """The files in `docs`."""
-    made = tables(*collected(study, rates))
+    made = tables(*collected(study, grid(taken(rates))), study.shifted)
+    others = {}
+    for name, other in elsewhere(study).items():
+        answers, figures = collected(other, smaller(taken(rates)))
+        if len(figures):
+            others[name] = tables(answers, figures, other.shifted)["photos"]
+    if others:
+        made["photos_elsewhere"] = pd.concat(others, names=["where"]).reset_index("where")
     kept = ["arm", "lr", "drop_pts", "class_loss_before", "class_loss", "passes", "taken"]
     made["photos_rates"] = rates.reindex(columns=kept)
     for name, table in made.items():
@@ -266,13 +296,12 @@ def main() -> None:
     parser.add_argument("data", nargs="?", type=Path, default=Path("PACS"), help="folder of PACS")
     parser.add_argument("-j", "--jobs", type=int, default=2, help="runs side by side")
     parser.add_argument("--tables", action="store_true", help="of what is made, and no more runs")
-    parser.add_argument("--side", type=int, default=112, help="pixels; results are of 112")
     given = parser.parse_args()
     try:
         domains(given.data)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(str(error))
-    study = Study(given.data.resolve(), project_root() / "outputs" / "photos", side=given.side)
+    study = Study(given.data.resolve(), project_root() / "outputs" / "photos")
     write(study, judged(study) if given.tables else make_all(study, given.jobs))
 
 

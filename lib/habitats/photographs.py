@@ -119,10 +119,9 @@ class Photographs(Benchmark):
 
         Numbers beyond the last begin anew, but no picture comes twice: of a smaller set there are
         fewer, and what counts images has to count these. Those of `val` are the same squares for
-        every test, that which erases them too (F9); those of `validation` are of the classes that
-        the seed does not finetune. With `labels`, an image of each such class instead: the first,
-        the second and so on of those that the seed chooses (seed 0: by name), for finetuning.
-        `masks` is of `masks_for`.
+        every test, that which erases them too (F9). With `labels`, an image of each such class
+        instead: the first, the second and so on of those that the seed chooses (seed 0: by name),
+        for finetuning. `masks` is of `masks_for`.
         """
         self._check(size)
         found = self._opened(set_name, seed, **masks)
@@ -187,7 +186,7 @@ class Photographs(Benchmark):
 
 @dataclass(frozen=True)
 class ImageNet(Photographs):
-    """The papers' real sets."""
+    """The papers' real sets. Validation images are of the classes that a seed does not finetune."""
 
     name: ClassVar = "imagenet"
     classes: ClassVar = SHORT_NAMES

@@ -23,7 +23,6 @@ _ROOMS = {
     "finetune_folder": "relevit.finetune.your_own",
     "ia_scores": "relevit.iav",
     "tokencut": "relevit.masks",
-    "open_benchmark": "habitats",
 }
 __all__ = list(_ROOMS)
 

@@ -102,9 +102,7 @@ def _one_level(parameters: Kept) -> dict[str, Any]:
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:
     """Write the stage's last file: its parameters and main figures. Marks the stage as done."""
     text = json.dumps({"parameters": cfg.model_dump(), **figures}, indent=2, sort_keys=True)
-    write_atomically(
-        folder / SUMMARY, lambda target: target.write_text(text + "\n", encoding="utf-8")
-    )
+    write_atomically(folder / SUMMARY, text + "\n")
 
 
 def read_summary(folder: Path) -> Kept:

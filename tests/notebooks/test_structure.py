@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import tokenize
 from pathlib import Path
@@ -156,3 +157,33 @@ def test_checked_cells_have_something_to_check(notebook):
     """nbval skips a cell without output for good."""
     cells = tagged(notebook, CHECKED)
     assert cells and all(cell.cell_type == "code" and cell.outputs for cell in cells)
+
+
+OURS = ("relevit", "habitats", "reproduction")
+
+
+def test_calls_of_the_library_fit_what_it_offers(notebook):
+    """Also in branches that only a larger preset takes: names are there, and take what is given."""
+    names, wrong = {}, []
+    nodes = [node for cell in code_cells(notebook) for node in ast.walk(ast.parse(cell.source))]
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            exec(compile(ast.Module([node], []), "cell", "exec"), names)
+    for call in (node for node in nodes if isinstance(node, ast.Call)):
+        first, *rest = ast.unparse(call.func).split(".")
+        if first not in names or not all(map(str.isidentifier, rest)):
+            continue
+        starred = [each for each in call.args if isinstance(each, ast.Starred)]
+        given = {each.arg: None for each in call.keywords if each.arg}
+        spread = bool(starred) or len(given) < len(call.keywords)
+        try:
+            called = names[first]
+            for part in rest:
+                called = getattr(called, part)
+            if str(getattr(called, "__module__", "")).startswith(OURS):
+                taken = inspect.signature(called)
+                fixed = [each for each in call.args if each not in starred]
+                (taken.bind_partial if spread else taken.bind)(*fixed, **given)
+        except (AttributeError, TypeError) as error:
+            wrong.append(f"{ast.unparse(call)[:60]}: {error}")
+    assert wrong == []

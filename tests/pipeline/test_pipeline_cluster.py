@@ -126,6 +126,15 @@ def test_what_snakemake_refuses_ends_before_any_work(calls, project, capsys, giv
     assert "--dry-run" in calls[-1]
 
 
+@pytest.mark.parametrize("given", [{"jobs": 4}, {"executor": "local", "jobs": 4}])
+def test_a_profile_that_would_run_all_here_is_refused(calls, project, capsys, given):
+    (project / "mine").mkdir()
+    (project / "mine" / "config.yaml").write_text(yaml.safe_dump(given))
+    assert pipeline.main([PRESET, "--profile", str(project / "mine")]) == 2
+    assert "names no executor of a cluster, like executor: slurm" in capsys.readouterr().err
+    assert not calls
+
+
 # Kubernetes Jobs
 
 ANSWERING = """#!/bin/sh

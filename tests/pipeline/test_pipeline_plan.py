@@ -91,7 +91,8 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     made, monkeypatch, reason, again
 ):
     preset = read_preset(preset_file(PRESET))
-    row = table.swept(preset.stages["04_cures"])[0]
+    asked = table.of(preset.stages["04_cures"])
+    row = asked.query("part == 'sweep' and arm == 'ours' and method == 'gradmask'")["run"].iloc[0]
     mark = row.folder / runs.MADE
     mark.write_text(json.dumps({"failed": reason, "asked": row.asked}))
     assert plan.failures(preset) == {row.name: reason}

@@ -46,12 +46,12 @@ def only_plan(project, monkeypatch) -> None:
         (
             "common",
             {"model": "dinov2-s"},
-            "source = 'shipped', but for data 'cutouts' of common there are shipped",
+            "source = 'shipped', but for data 'habitats' of common there are shipped",
         ),
         (
             "05_ablations",
-            {"compared_model": "dinov2-s8"},
-            "compared_model = ['dinov2-s8'], but for data 'cutouts' of common there are",
+            {"compared_model": "dinov2-s"},
+            "compared_model = ['dinov2-s'], but for data 'habitats' of common there are",
         ),
         (
             "common",

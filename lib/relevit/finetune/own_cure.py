@@ -11,8 +11,9 @@ from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
+from relevit.data.filling import fit_for_swap
 from relevit.data.own.listing import Listing
-from relevit.finetune.augmenting import backgrounds, fit_for_swap
+from relevit.finetune.augmenting import backgrounds
 
 
 class _Told(dict[str, str]):

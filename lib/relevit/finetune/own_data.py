@@ -57,7 +57,7 @@ def divide(choices: OwnChoices) -> OwnData:
     """
     found = examine_parts(_read_parts(choices), corrupted=choices.corrupted)
     outlined = any(each.rows["masked"].any() for each in found.values())
-    parts = {name: _usable(each) for name, each in found.items()}
+    parts = {name: usable(each) for name, each in found.items()}
     first = next(iter(parts.values()))
     classes = _ordered(first.classes, choices)
     parts, twice = apart({name: part.relabelled(classes) for name, part in parts.items()})
@@ -116,7 +116,7 @@ def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:
     parts = {}
     for name, path in zip(names, choices.shifted, strict=True):
         read = read_data(path, values=_values(choices), least_classes=1)
-        part = _usable(examine(read, corrupted=choices.corrupted))
+        part = usable(examine(read, corrupted=choices.corrupted))
         if white and (part.white or 0) > white:
             raise ValueError(
                 f"finetune: the shifted set {name!r} has greys of 0 to {part.white}, "
@@ -154,7 +154,7 @@ def _values(choices: OwnChoices) -> MaskValues:
     return MaskValues(tuple(choices.object_values), tuple(choices.ignored_values))
 
 
-def _usable(found: Findings) -> Listing:
+def usable(found: Findings) -> Listing:
     """The images that can be read; masks without object or without background are none."""
     need_usable(found)
     rows = found.listing.rows

@@ -73,7 +73,7 @@ def claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
             f"finetune: {out} is not empty and holds no run; give another folder with --out"
         )
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, lambda target: target.write_text(text, encoding="utf-8"))
+    write_atomically(path, text)
 
 
 def of_run(choices: OwnChoices) -> OwnChoices:

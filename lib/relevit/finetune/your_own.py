@@ -59,9 +59,10 @@ from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.spec import View
 from relevit.models.trunk import Frozen
-from relevit.protocols import options
+from relevit.protocols import Protocol, options
 
 ORIGINAL = "original"
+REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
 FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
@@ -179,7 +180,7 @@ def prepare(
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     else:
-        _need_knowledge(model, images.validation)
+        need_knowledge(model, images.validation, "finetune: the original", REMEDY)
     if images.kept is not None:
         part = data.finetuning.select(images.kept.nonzero()[:, 0])
         masked = with_mask_files(part, images.train.masks, model.view, out / "masks")
@@ -396,16 +397,15 @@ def _training_images(
     return OwnImages(train, validation, maps, found, made.kept)
 
 
-def _need_knowledge(model: OwnModel, validation: Batch) -> None:
+def need_knowledge(model: OwnModel, images: Batch, what: str, mend: str) -> None:
     """Raise ValueError for a head that has learned other classes, or these in another order."""
-    answers = predict(model.network, model.spec, validation.split(BATCH))
+    answers = predict(model.network, model.spec, images.split(BATCH))
     right, classes = int((answers["label_rank"] == 0).sum()), model.spec.classes
-    by_chance = scipy.stats.binomtest(right, len(validation), 1 / classes, alternative="greater")
-    if by_chance.pvalue > 0.05 and len(validation) >= FEWEST_TO_TELL:
+    by_chance = scipy.stats.binomtest(right, len(images), 1 / classes, alternative="greater")
+    if by_chance.pvalue > 0.05 and len(images) >= FEWEST_TO_TELL:
         raise ValueError(
-            f"finetune: the original is right on {right} of {len(validation)} validation images, "
-            f"no more than a guess among its {classes} classes; if its head has the classes in "
-            "another order, give --set head_classes=[...], else fit a new one with --new-head"
+            f"{what} is right on {right} of {len(images)} images, no more than a guess among its "
+            f"{classes} classes; if its head has the classes in another order, {mend}"
         )
 
 
@@ -427,15 +427,21 @@ def _batches(part: Listing, view: View) -> Iterator[Batch]:
     return part.image_set(view).batches(BATCH, ahead=AHEAD)
 
 
+def tokencut_masks(
+    batch: Batch, device: torch.device, protocol: Protocol = "published"
+) -> AutomaticMasks:
+    """Masks of one's own images, which have no annotation."""
+    network = feature_model(FEATURES, FEATURE_SIDE, device)
+    refining = options(protocol, "refine")
+    return automatic_masks(network, feature_spec(FEATURES), batch.images, **refining)
+
+
 def _tokencut(
     batch: Batch, what: str, choices: OwnChoices, device: torch.device, say: Say
 ) -> AutomaticMasks:
     """Raises: ValueError where no image gets a mask that is worth training on (B15, B17)."""
     say(f"TokenCut finds the objects of {len(batch)} {what} images")
-    network = feature_model(FEATURES, FEATURE_SIDE, device)
-    found = automatic_masks(
-        network, feature_spec(FEATURES), batch.images, **options(choices.protocol, "refine")
-    )
+    found = tokencut_masks(batch, device, choices.protocol)
     if not bool(found.kept.any()):
         raise ValueError(
             f"finetune: TokenCut finds no object in any of the {len(batch)} {what} images; give "

@@ -9,9 +9,7 @@ are compared with, and `ia_scores` the score of every head:
     scores = ia_scores(attention, smoothgrad(model, images, labels))
     global_iav(scores), slopes(scores)
 
-`scores` and `space` work on tensors, `trend` on tensors and on tables; `runs` finds the finetuned
-models, `measure` makes the tables of a run, `masking` tests what a map is worth. The room may
-import all below pictures, claims and the pipeline, but not `text`.
+`scores` and `space` work on tensors, `trend` on tensors and on tables; `masking` tests a map.
 """
 
 from relevit.iav.masking import masking_curves
@@ -37,26 +35,3 @@ from relevit.iav.trend import (
     slopes,
     trend_table,
 )
-
-__all__ = [
-    "attention_entropy",
-    "centred_scores",
-    "change_after",
-    "class_attention",
-    "class_structure",
-    "global_iav",
-    "ia_scores",
-    "image_slopes",
-    "kind_intervals",
-    "map_drift",
-    "masking_curves",
-    "patch_average",
-    "run_properties",
-    "score_rows",
-    "score_tensor",
-    "separations",
-    "slopes",
-    "trend_table",
-    "tsne",
-    "uniform_score",
-]

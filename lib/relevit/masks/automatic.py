@@ -99,6 +99,16 @@ def refine(
     return torch.from_numpy(after), bool(keep)
 
 
+def inverted(masks: Bool[Tensor, "images 1 height width"]) -> Bool[Tensor, " images"]:
+    """Which masks have the background in the object's place, as TokenCut's of portraits often do.
+
+    Ours: they cover more of the picture's edge than of the picture.
+    """
+    sides = (masks[..., 0, :], masks[..., -1, :], masks[..., 0], masks[..., -1])
+    edge = torch.cat([side.flatten(1) for side in sides], dim=1).float().mean(dim=1)
+    return edge > masks.float().mean(dim=(1, 2, 3))
+
+
 def mask_quality(
     found: Bool[Tensor, "images 1 height width"], truth: Bool[Tensor, "images 1 height width"]
 ) -> pd.DataFrame:

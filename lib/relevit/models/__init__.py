@@ -4,7 +4,6 @@ Weights are shipped, fetched or found, and never a pickle that is run.
 """
 
 from relevit.choices.words import MORE_MODELS
-from relevit.models.checkpoints import read_tensors
 from relevit.models.loading import load_model, open_model
 from relevit.models.registry import MODELS, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
@@ -16,6 +15,5 @@ __all__ = [
     "load_model",
     "model_spec",
     "open_model",
-    "read_tensors",
     "shipped_weights",
 ]

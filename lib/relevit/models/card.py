@@ -63,7 +63,7 @@ def write_card(
         f"## Settings\n\n{_listed(settings)}\n",
         f"## Citation\n\n```bibtex\n{CITATION}\n```\n",
     ]
-    write_atomically(path, lambda target: target.write_text("\n".join(parts), encoding="utf-8"))
+    write_atomically(path, "\n".join(parts))
 
 
 def load_code(own: OwnModel, weights: Path) -> str:

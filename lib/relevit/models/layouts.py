@@ -107,6 +107,11 @@ def _flat(found: Mapping[Any, Any], inside: str = "") -> Iterator[tuple[str, Ten
     for key, value in found.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{inside}{key}.")
+        elif key == "shadow_params":  # torch_ema's
+            raise ValueError(
+                f"it has averaged weights without names ({inside}{key}), so that it is in doubt "
+                "which are meant: save the network's state_dict alone"
+            )
         elif isinstance(value, Tensor):
             yield inside + re.sub(r"(?<![^.])_\w+\.", "", str(key)), value
 

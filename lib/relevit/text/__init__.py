@@ -10,23 +10,3 @@ from relevit.text.rationales import rationale_rows, rationale_table, top_counts,
 from relevit.text.token_maps import TEXT_METHODS, attention_by_block, attribute, method_maps
 from relevit.text.token_perturbation import curve_table, perturb_texts, perturbation_table
 from relevit.text.tokens import encode, load_tokenizer, read_texts
-
-__all__ = [
-    "TEXT_METHODS",
-    "Document",
-    "attention_by_block",
-    "attribute",
-    "curve_table",
-    "encode",
-    "from_bert",
-    "load_tokenizer",
-    "method_maps",
-    "perturb_texts",
-    "perturbation_table",
-    "rationale_rows",
-    "rationale_table",
-    "read_texts",
-    "text_logits",
-    "top_counts",
-    "with_rationale",
-]

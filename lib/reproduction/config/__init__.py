@@ -10,11 +10,10 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.choices.own import OwnChoices
-from relevit.choices.words import HubName, ModelName
 from reproduction.config.attribution import AttributionParams, SegmentationParams
-from reproduction.config.base import BenchmarkParams, Checked, Common, Name, Params, Seed, Seeds
+from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
 from reproduction.config.iav import IavParams
-from reproduction.config.pipeline import PipelineParams, SweepGrid
+from reproduction.config.pipeline import PipelineParams
 from reproduction.config.robustvit import (
     AblationsParams,
     CuresParams,
@@ -26,35 +25,6 @@ from reproduction.config.robustvit import (
 )
 from reproduction.config.text import TextParams
 from reproduction.config.your_own import OwnParams
-
-__all__ = [
-    "NOTEBOOKS",
-    "AblationsParams",
-    "AttributionParams",
-    "BenchmarkParams",
-    "Checked",
-    "Common",
-    "CuresParams",
-    "FinetuneNotebookParams",
-    "FinetuneParams",
-    "HubName",
-    "IavParams",
-    "MasksParams",
-    "ModelName",
-    "Name",
-    "OwnChoices",
-    "OwnParams",
-    "Params",
-    "PipelineParams",
-    "ReportParams",
-    "RobustnessParams",
-    "Seed",
-    "Seeds",
-    "SegmentationParams",
-    "StartParams",
-    "SweepGrid",
-    "TextParams",
-]
 
 
 class ReportParams(Params):

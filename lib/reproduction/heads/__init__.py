@@ -20,19 +20,3 @@ from reproduction.heads.runs import (
     pictures_to_explain,
     test_pictures,
 )
-
-__all__ = [
-    "Explainer",
-    "chance_table",
-    "compared_runs",
-    "entropy_table",
-    "finetune_run",
-    "follow_epochs",
-    "head_numbers",
-    "object_share_pct",
-    "outlined_to_explain",
-    "pictures_to_explain",
-    "score_table",
-    "space_table",
-    "test_pictures",
-]

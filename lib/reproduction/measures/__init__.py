@@ -29,31 +29,3 @@ from reproduction.measures.methods import (
     shared_maps,
 )
 from reproduction.measures.sets import answer_sets, load_classifier, skipped_images
-
-__all__ = [
-    "ablation_maps",
-    "ablation_table",
-    "answer_sets",
-    "area_table",
-    "causal",
-    "causal_scores",
-    "causal_table",
-    "class_changes",
-    "draw_scenes",
-    "knn",
-    "leads",
-    "load_classifier",
-    "outlining_maps",
-    "outside_pct",
-    "pair_gaps",
-    "part_masses",
-    "part_worths",
-    "perturb",
-    "perturb_by_label",
-    "right_answers",
-    "robustness",
-    "segmentation_table",
-    "shared_maps",
-    "skipped_images",
-    "worth_maps",
-]

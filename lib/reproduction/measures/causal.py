@@ -155,6 +155,22 @@ def causal_scores(
     return pd.DataFrame(dict(zip(SCORES, (correlation, 100.0 * first), strict=True)))
 
 
+def worth_overlap_pct(
+    masses: Float[Tensor, "scenes parts"], worths: Float[Tensor, "scenes parts"]
+) -> Float[Tensor, " scenes"]:
+    """Of each map's mass, the share that lies where the worth is, in percent.
+
+    Masses and worths are shares of the scene; what is below zero speaks against the class, and
+    counts as none. The overlap is the sum over parts of the smaller of both shares: 100 of true
+    worths, 0 of a map that has all its mass where no worth is, or NaN, or where nothing speaks for
+    the class. So a part counts by its worth, and the order of two that are worth nothing, which is
+    luck, counts as nothing; a rank correlation takes it for as much as any other.
+    """
+    both = [v.nan_to_num(0, 0, 0).clamp_min(0) for v in (masses, worths)]
+    shares = [values / values.sum(dim=1, keepdim=True).clamp_min(1e-12) for values in both]
+    return 100 * torch.minimum(*shares).sum(dim=1)
+
+
 def causal_table(
     masses: Mapping[str, Float[Tensor, "scenes parts"]], worths: Float[Tensor, "scenes parts"]
 ) -> pd.DataFrame:

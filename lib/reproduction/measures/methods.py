@@ -70,7 +70,7 @@ def shared_maps(
     """
     asked = tuple(METHODS if methods is None else methods)
     rule = partial(explain_all, model, methods=asked, protocol=protocol)
-    return _explained(model, spec, images, rule, target, on_part)
+    return explained_by(model, spec, images, rule, target, on_part)
 
 
 def outlining_maps(
@@ -90,7 +90,7 @@ def outlining_maps(
         usual = method_options(model, name, protocol)
         if name in maps and usual | own != usual:
             rule = partial(METHODS[name], model, protocol=protocol, **own)
-            found |= _explained(model, spec, images, partial(_named, name, rule), None)
+            found |= explained_by(model, spec, images, partial(_named, name, rule), None)
     return found
 
 
@@ -108,7 +108,7 @@ def ablation_maps(
         made = express_all(model, pixels, target, **how)
         return dict(zip(map("|".join, ABLATION), made, strict=True))
 
-    return _explained(model, spec, images, rows, None)
+    return explained_by(model, spec, images, rows, None)
 
 
 def right_answers(model: nn.Module, spec: ModelSpec, batch: Batch) -> Float[np.ndarray, " images"]:
@@ -227,14 +227,18 @@ def _named(name: str, method: Callable[..., Tensor], pixels: Tensor, target: Ten
     return {name: method(pixels, target)}
 
 
-def _explained(
+def explained_by(
     model: nn.Module,
     spec: ModelSpec,
-    images: Tensor,
-    rule: Callable[[Tensor, Tensor | None], Maps],
-    target: Tensor | None,
+    images: UInt8[Tensor, "images 3 height width"],
+    rule: Callable[[Tensor, Tensor | None], dict[str, Tensor]],
+    target: Int[Tensor, " images"] | None,
     on_part: Callable[[int], object] = lambda count: None,
-) -> Maps:
+) -> dict[str, Tensor]:
+    """What `rule` makes of normalised images and their classes, BATCH at once; on the CPU.
+
+    Raises: ValueError without images.
+    """
     if not len(images):
         raise ValueError("maps: no images to explain; give at least one")
     device = next(model.parameters()).device

@@ -64,7 +64,6 @@ CAPTIONS = {
     "supp_T11": "Supplement Table 11: DINO, top-5",
     "supp_T12": "Supplement Table 12: perturbation test of GAE's maps",
 }
-MAP_TABLES = ("main_T3", "supp_T12")
 LINEAR, FINETUNED = "dino_linear", "dino_finetuned"
 # The DINO tables have no `original` of DINO-B: what each row is compared with.
 _DINO_REFERENCES = {

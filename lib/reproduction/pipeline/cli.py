@@ -22,8 +22,11 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit explain cat.jpg --model NAME --top 3     any ViT of timm, which fetches its weights
   relevit example my_images                        write images and masks to try the rest with
   relevit check my_images/data                     say what is in a folder of images
+  relevit audit --model NAME --data DATA --out OUT
+                                                   say how much a model leans on the background
   relevit finetune --model NAME --data my_images/data --out run
                                                    finetune a model on where it looks, and report
+  relevit judge my_method.py:explain               hold an attribution method against three tests
   relevit doctor FOLDER                            check the papers' data sets
 
 relevit COMMAND --help has examples and all options.
@@ -52,12 +55,30 @@ a step costs less than half.
 Stop it at any time: the same command goes on. run/report.html says what came of it, and
 run/weights.safetensors is the model as plain timm takes it.
 """,
+    "audit": """examples:
+  relevit audit --model vit_base_patch16_224.augreg_in1k --data my_images --out audit
+  relevit audit --model deit3_small_patch16_224 --weights mine.safetensors --data my_images \\
+      --masks tokencut --out audit --fail-over 10
+  relevit audit --model run --data my_tests --out audit      # the --out of relevit finetune
+
+Each object is shown on its own background, on another image's of its class, on another class's, on
+none, and painted over. audit/index.html says what came of it, audit/audit.json the same for
+programs.
+""",
     "explain": """examples:
   relevit explain cat.jpg          # dinov2-s8, which is inside, knows 40 animals; cat_map.png
   relevit explain cat.jpg --model vit_base_patch16_224.augreg_in1k -o map.png
   relevit explain cat.jpg --model run --method gae,token_wise --target cat -o map.pdf  # an --out
   relevit explain cat.jpg --compare run_a run_b --top 3 -o map.png
   relevit explain my_images --model run --save-maps -o maps    # a picture each, and maps/index.html
+""",
+    "judge": """examples:
+  relevit judge                                        # the table, and how to add a row
+  relevit judge my_method.py:explain --quick           # on a few scenes, to try
+  relevit judge my_method.py:explain --out mine.json   # a function (model, images, target) -> maps
+  relevit judge my_method.py:Saliency --out mine.json  # a class of captum's
+  relevit judge --scenes scenes                        # PNG files, for maps made elsewhere
+  relevit judge maps --out mine.json                   # and these, with their manifest.csv
 """,
     "doctor": "",
 }
@@ -183,10 +204,36 @@ def finetune(options: argparse.Namespace) -> int:
 
     with loading():
         from relevit.finetune.your_own import finetune_folder
-        from reproduction.pipeline.your_own_report import write_report
+        from reproduction.pipeline.reports.finetuned import write_report
     result = finetune_folder(choices, options.out, options.device, say, step)
     _say(f"weights: {result.weights}", f"report: {write_report(result)}")
     return 0
+
+
+def audit(options: argparse.Namespace) -> int:
+    """Say how much a model leans on context; 1 where that is more than is asked for, else 0."""
+    from relevit.base.process import loading
+
+    with loading():
+        from relevit.data.own.outlines import MaskValues
+        from relevit.finetune.own_audit import AuditChoices, audit_folder
+        from reproduction.pipeline.reports.audited import need_free, write_audit
+    need_free(options.out)
+    choices = AuditChoices(
+        data=options.data,
+        masks=options.masks or "",
+        values=MaskValues(tuple(options.object), tuple(options.ignore)),
+        images_folder=options.images,
+        most=options.most,
+        seed=options.seed,
+        corrupted=_corrupted(options),
+    )
+    subject = _subject(options.model, options)
+    say, _ = _progress(options.quiet)
+    found = audit_folder(subject.name, subject.model, subject.classes, choices, say)
+    page = write_audit(found, options.out)
+    _say(found.audit.sentence, f"page: {page}")
+    return int(found.audit.gap_pts.value > options.fail_over)
 
 
 def explain(options: argparse.Namespace) -> int:
@@ -218,6 +265,47 @@ def explain(options: argparse.Namespace) -> int:
     subjects = [_subject(name, options) for name in models]
     explain_pictures(work, subjects, target=options.target, top=options.top, say=_say)
     _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {out}")
+    return 0
+
+
+def judge(options: argparse.Namespace) -> int:
+    """Judge an attribution method, or print the table of those that were judged."""
+    from relevit.base.process import loading
+
+    with loading():
+        from relevit.base.device import choose_device
+        from relevit.base.files import write_atomically
+        from reproduction.measures import judge as tests
+        from reproduction.measures import judged
+    if options.out and options.out.suffix != ".json":
+        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
+    records = judged.read_records(judged.kept_in())
+    if options.method is None and options.scenes is None:
+        for model in tests.MODELS:
+            _say(f"{model}:", judged.in_words(records, model) if records else judged.NO_TABLE, "")
+        _say(judged.HOW.rstrip())
+        return 0
+    if options.method and not (Path(options.method).is_dir() or options.method in tests.MARKS):
+        judged.read_method(options.method)  # before any work
+    count = tests.QUICK if options.quick else tests.SCENES
+    tasks = tests.open_tasks(count, device=choose_device(options.device))
+    if options.scenes:
+        judged.write_scenes(options.scenes, tasks[0])
+        _say(f"written: {options.scenes}")
+    if options.method is None:
+        return 0
+    name = options.out.stem if options.out else Path(options.method.rpartition(":")[2]).name
+    record = judged.judge(options.method, name, tasks, _say)
+    others = [each for each in records if judged.comparable(each, record)]
+    others = others or [judged.judge(mark, mark, tasks) for mark in tests.MARKS]
+    beside = [record, *(each for each in others if each["method"] != name)]
+    for model, empty in record["empty"].items():
+        note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
+        _say(f"{model}{note}:", judged.in_words(beside, model), "")
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(options.out, judged.as_json(record))
+        _say(f"written: {options.out}")
     return 0
 
 
@@ -351,8 +439,10 @@ def doctor(options: argparse.Namespace) -> int:
 COMMANDS = {
     "example": example,
     "check": check,
+    "audit": audit,
     "finetune": finetune,
     "explain": explain,
+    "judge": judge,
     "doctor": doctor,
 }
 
@@ -370,8 +460,10 @@ def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
 
     add("example", "write a folder of images to try the other commands with", _of_example)
     add("check", "say what is in a folder of images and masks", _of_check)
+    add("audit", "say how much your ViT leans on the background", _of_audit)
     add("finetune", "finetune your ViT on where it looks in your images", _of_finetune)
     add("explain", "draw where a ViT looks in an image", _of_explain)
+    add("judge", "hold an attribution method against three tests", _of_judge)
     add("doctor", "check the folder of the papers' data sets", _of_doctor)
     return parser
 
@@ -396,6 +488,33 @@ def _of_check(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--list", type=_path, metavar="FILE", help="write all that is refused or left out: a CSV"
     )
+    _unreadable(parser)
+
+
+def _of_audit(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=expanduser, required=True, help="folder, table of paths, or COCO file"
+    )
+    parser.add_argument(
+        "--masks", type=expanduser, help="folder of masks, or tokencut to make them without any"
+    )
+    _of_data(parser)
+    parser.add_argument("--names", help="text file with a class's name a line, or imagenet")
+    parser.add_argument(
+        "--most", type=int, default=300, metavar="N", help="images at most, drawn by the seed (300)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of images and backgrounds (0)")
+    parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
+    parser.add_argument(
+        "--fail-over",
+        type=float,
+        default=float("inf"),
+        metavar="POINTS",
+        help="exit code 1 where the background gap is larger",
+    )
+    parser.add_argument("--quiet", action="store_true", help="say only the verdict, at the end")
+    parser.set_defaults(compare=None)
+    _model(parser)
     _unreadable(parser)
 
 
@@ -452,6 +571,16 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
     _mask_values(parser)
     _model(parser, compare=True)
     _unreadable(parser)
+
+
+def _of_judge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)"
+    )
+    parser.add_argument("--out", type=_path, metavar="FILE", help="JSON of all that came out")
+    parser.add_argument("--quick", action="store_true", help="few scenes, to try it: no row")
+    parser.add_argument("--scenes", type=_path, metavar="FOLDER", help="write the scenes there")
+    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from relevit.attention.recording import evaluating
 from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
 from relevit.choices.words import IMAGENET, SHIPPED
-from relevit.data.own.listing import same_form
+from relevit.data.own.listing import places_of, same_form
 from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
 from relevit.models.answers import probabilities
 from relevit.models.describing import need_classifier
@@ -103,16 +103,15 @@ def class_number(target: int | str, classes: Sequence[str]) -> int:
     Raises: ValueError for what is no class, or may be several.
     """
     sought = same_form(str(target)).strip()
-    parts = [[part.strip().casefold() for part in (n, *n.split(","))] for n in classes]
-    found = [place for place, name in enumerate(classes) if name == sought]
-    found = found or [place for place, own in enumerate(parts) if sought.casefold() in own]
+    found = places_of(sought, classes)
     if isinstance(target, int) or (not found and sought.isdecimal()):
         found = [int(sought)] if 0 <= int(sought) < len(classes) else []
     if len(found) == 1:
         return found[0]
     if found:
         raise ValueError(f"explain: target {target!r} may be any of {found}; give the number")
-    close = get_close_matches(sought.casefold(), {part for own in parts for part in own})
+    parts = {part.strip().casefold() for name in classes for part in (name, *name.split(","))}
+    close = get_close_matches(sought.casefold(), parts)
     nearest = f"; nearest are {', '.join(close)}" if close else ""
     raise ValueError(
         f"explain: target {target!r} is no class; give 0 to {len(classes) - 1} or a name{nearest}"

@@ -321,4 +321,4 @@ def _write_tables(work: Work, table: pd.DataFrame, thumbs: dict[str, str]) -> No
         left_out=work.left_out,
         manifest=MANIFEST,
     )
-    write_atomically(work.out / PAGE, lambda path: path.write_text(page, encoding="utf-8"))
+    write_atomically(work.out / PAGE, page)

@@ -63,6 +63,19 @@ def check_devices(preset: Preset) -> None:
             raise ValueError(f"{preset.path}: {name}: {error}") from None
 
 
+def check_profile(profile: str) -> None:
+    """Raise ValueError for a profile without a cluster's executor: its stages would run here."""
+    for name in ("profile.yaml", "config.yaml"):
+        path = project_root() / profile / name
+        if path.is_file() and not re.search(
+            r"""(?m)^executor:\s*["']?(?!local\b)\w""", path.read_text("utf-8")
+        ):
+            raise ValueError(
+                f"profile: {path} names no executor of a cluster, like executor: slurm; for this "
+                "machine alone leave --profile out and give --jobs"
+            )
+
+
 def snakemake(
     preset: str,
     *options: str,
@@ -124,6 +137,8 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
     if jobs is not None and jobs < 1:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     preset = check(name, stages)
+    if profile:
+        check_profile(profile)
     with lock.held(name):
         return _run(preset, stages, jobs, profile)
 

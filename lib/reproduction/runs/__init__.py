@@ -5,5 +5,3 @@ rates), `outcomes` says what they came to, `price` what a step costs.
 """
 
 from reproduction.runs import one_run, outcomes, price, runs, table
-
-__all__ = ["one_run", "outcomes", "price", "runs", "table"]

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from habitats.real.pacs import CLASSES, read_pacs
+from habitats.real.pacs import CLASSES, DOMAINS, read_pacs
 from relevit.base.device import choose_device
 from relevit.data.batch import Batch
 from relevit.data.image_set import ImageSet
@@ -28,7 +28,7 @@ from relevit.protocols import options
 from reproduction.runs.one_run import with_masks
 from reproduction.stages import digest
 
-TRAIN, VAL, SHARE = "train", "val", 0.8  # of the photographs; the share that originals learn from
+TRAIN, VAL, SHARE = "train", "val", 0.8  # of the source; the share that originals learn from
 BORDER = 0.25  # of the picture's border, the most that an object covers (docs/photos.md)
 Masks = Literal["sound", "tokencut", "others", "ellipse"]
 
@@ -43,9 +43,15 @@ class Study:
     out: Path
     model: str = "dinov2-s"
     side: int = 112  # pixels
+    source: str = "photo"  # the domain that models learn from; the others are the test
     images_per_class: int = 16  # finetuned on
     masked: int = 140  # val photographs whose background is changed
     features: tuple[str, int] = ("dinov2-s", 224)  # what TokenCut cuts, and the pixels it is shown
+
+    @property
+    def shifted(self) -> tuple[str, ...]:
+        """The domains that no model has learnt from."""
+        return tuple(name for name in DOMAINS if name != self.source)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -67,20 +73,20 @@ def _fingerprint(data: Path) -> str:
 
 @cache
 def pictures(study: Study) -> dict[str, ImageSet]:
-    """All pictures as the model sees them, in memory: TRAIN, VAL, and the other domains."""
+    """All pictures as the model sees them, in memory: TRAIN and VAL of the source, and the rest."""
     from sklearn.model_selection import train_test_split
 
     view, how = study.open().view, {"train_size": SHARE, "random_state": 0}
     sets = {name: part.image_set(view) for name, part in domains(study.data).items()}
-    photos = sets.pop("photo")
-    parts = train_test_split(range(len(photos)), stratify=photos.labels, **how)
-    sets = dict(zip((TRAIN, VAL), map(photos.select, parts), strict=True)) | sets
+    source = sets.pop(study.source)
+    parts = train_test_split(range(len(source)), stratify=source.labels, **how)
+    sets = dict(zip((TRAIN, VAL), map(source.select, parts), strict=True)) | sets
     return {name: each.kept() for name, each in sets.items()}
 
 
 @cache
 def tokencut(study: Study, part: str) -> AutomaticMasks:
-    """TokenCut's masks of all photographs of TRAIN or VAL, as the published code keeps them."""
+    """TokenCut's masks of all pictures of TRAIN or VAL, as the published code keeps them."""
     folder = study.out / f"masks.{part}-{digest(study.identity)}"
     of, images = "validation" if part == VAL else 0, _whole(study, part).images
     if not (folder / MASKS).is_file():

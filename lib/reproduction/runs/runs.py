@@ -327,7 +327,7 @@ def make(row: Row, device: str = "auto") -> Path:
         diverged = isinstance(error, FloatingPointError)
         known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
     text = json.dumps(known, indent=2, sort_keys=True) + "\n"
-    write_atomically(row.folder / MADE, lambda to: to.write_text(text, encoding="utf-8"))
+    write_atomically(row.folder / MADE, text)
     return row.folder
 
 

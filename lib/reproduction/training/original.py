@@ -99,9 +99,7 @@ def _as_it_is(
     shown = bench.draw("validation", range(VALIDATED), size=spec.image_size)
     right = predict(model, spec, shown.split(BATCH))["label_rank"] == 0
     row = {"epoch": 0, "validation_top1_pct": 100.0 * float(right.mean())}
-    write_atomically(
-        folder / LOG, lambda path: path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    )
+    write_atomically(folder / LOG, json.dumps(row) + "\n")
     on_epoch(row)
     return row
 

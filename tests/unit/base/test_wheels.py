@@ -77,8 +77,8 @@ def test_pip_fetches_the_pinned_wheel_alone_and_refuses_another(pinned, tmp_path
     assert hashlib.sha256(wheel.read_bytes()).hexdigest() == pinned.sha256
     other = replace(pinned, sha256="0" * 64)
     text = (
-        r"stand_in: pip could not fetch stand-in==1\.0 \(pip says: .*\); the workshop preset needs "
-        rf"it once: connect to a package registry, or copy stand-in from a machine that has it to "
+        r"stand_in: pip could not fetch stand-in==1\.0 \(pip says: .*\); it is needed "
+        rf"once: connect to a package registry, or copy stand-in from a machine that has it to "
         rf"{re.escape(str(tmp_path / 'cache'))}; the quick preset needs no download"
     )
     (tmp_path / "other").mkdir()

@@ -208,7 +208,12 @@ def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
     cfg = StartParams(benchmark={"data": "dots", "data_root": str(tmp_path)})
     bench = open_benchmark(cfg)
     assert (bench.name, bench.classes, bench.split(0)) == ("dots", tuple("abcd"), ([0, 1], [2, 3]))
-    assert sorted([*bench.split(1)[0], *bench.split(1)[1]]) == [0, 1, 2, 3]
+    splits = {seed: bench.split(seed) for seed in range(6)}
+    assert all(sorted(a + b) == [0, 1, 2, 3] for a, b in splits.values())
+    assert len({str(split) for split in splits.values()}) > 1, "a seed draws them"
+    skipping = replace(bench, params=cfg.benchmark.model_copy(update={"corrupted": "skip"}))
+    assert skipping.skips and not bench.skips and skipping.rules != bench.rules
+    assert replace(bench, view=replace(bench.view, squash=True)).rules != bench.rules
     assert bench.to_finetune([2, 0], 0, 224).labels.tolist() == [2, 0]
     assert (len(bench.with_masks(10)[0]), bench.validation_seed(3)) == (4, 0)
     assert asked == [("finetune", tmp_path), ("val", tmp_path)], "each is opened once"

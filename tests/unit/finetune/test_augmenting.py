@@ -10,7 +10,8 @@ import torch
 
 from relevit.choices.words import AUGMENTATIONS
 from relevit.data.batch import Batch
-from relevit.finetune.augmenting import AROUND, RIM, SIZES, augmented, backgrounds
+from relevit.data.filling import RIM
+from relevit.finetune.augmenting import AROUND, SIZES, augmented, backgrounds
 
 KINDS = AUGMENTATIONS[1:]
 IN_PLACE = ("swap", "swap_seams", "swap_strange", "grey")  # the object stays where it is

@@ -63,6 +63,29 @@ def test_arms_are_held_against_the_original_and_against_rivals_of_their_own_kind
     assert found.loc[[("relevance", "annotated"), ("relevance", "boxes")], "lead_pts"].isna().all()
 
 
+def test_worlds_are_held_against_their_own_original_and_rival():
+    known = {
+        (ORIGINAL, OWN): (20, 20), ("relevance", OWN): (24, 30), ("swap", OWN): (32, 32),
+        (ORIGINAL, "home 1"): (10, 10), ("relevance", "home 1"): (12, 12),
+        ("swap", "home 1"): (16, 16),
+    }  # fmt: skip
+    parts, figures = [], []
+    for (arm, world), rights in known.items():
+        for seed, right in enumerate(rights):
+            key = dict(zip(ARM, (arm, "annotated", 3, world), strict=True)) | {"seed": seed}
+            figures.append(key | {"lr": 1.0})
+            for name in ("val", *SHIFTED_SETS):
+                seen = pd.DataFrame({"index": range(40), "label": range(40), "dataset": name} | key)
+                parts.append(seen.assign(right=seen["index"] < (2 if name == "val" else right)))
+    rivals = {"lead": {"swap": "relevance"}}
+    found = compared(pd.concat(parts), pd.DataFrame(figures), habitats(), rivals)
+    found = found.set_index(["world", "arm"]).sort_index()
+    assert found["change_pts"].tolist() == [5, 15, 17.5, 30], "home 1 first"
+    assert found.xs("swap", level="arm")["lead_pts"].to_dict() == {"home 1": 10, OWN: 12.5}
+    lead = found.loc[(OWN, "swap")]
+    assert lead["lead_low_pts"] < lead["lead_pts"] < lead["lead_high_pts"] and lead["val_pts"] == 0
+
+
 def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monkeypatch):
     def read(row):
         if not row.original and row.params.seed == 1:

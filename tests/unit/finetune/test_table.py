@@ -157,6 +157,13 @@ def test_variants_differ_from_the_method_in_what_they_name():
         assert runs[name].params.model_dump() == expected
     assert len({json.dumps(changed) for changed in VARIANTS.values()}) == len(VARIANTS)
     assert get_args(Variant) == tuple(VARIANTS)
+    off = {name: {key for key, value in c.items() if value == 0.0} for name, c in VARIANTS.items()}
+    for term in ("background", "foreground", "classification"):
+        assert off[f"no_{term}"] == {f"weight_{term}"}
+    assert off["only_background"] == {"weight_foreground", "weight_classification"}
+    assert off["only_foreground"] == {"weight_background", "weight_classification"}
+    assert off["only_classification"] == {"weight_relevance"}
+    assert VARIANTS["temperature"] == {"temperature": 0.65}, "A8"
 
 
 def test_a_run_that_two_parts_of_the_ablations_ask_for_is_one():

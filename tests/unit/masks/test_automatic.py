@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.masks import AutomaticMasks, bilateral_solve, mask_quality, quality_rows, refine, solid
+from relevit.masks import (
+    AutomaticMasks,
+    bilateral_solve,
+    inverted,
+    mask_quality,
+    quality_rows,
+    refine,
+    solid,
+)
 from relevit.protocols import options
 
 SMALLEST_SHARE = options("published", "refine")["smallest_share"]
@@ -102,3 +110,11 @@ def test_quality_in_closed_form():
     assert list(rows) == ["index", "stage", "iou_pct", "located", "kept"]
     assert rows["iou_pct"].tolist() == pytest.approx([100] * 4 + table["iou_pct"].tolist())
     assert rows["kept"].tolist() == 2 * kept.tolist() and rows["index"].tolist() == 2 * [0, 1, 2, 3]
+
+
+def test_a_background_in_place_of_its_object_is_found():
+    """Also where the object leaves the picture, at its lower edge."""
+    whole, below = disc(48, 12), np.roll(disc(48, 20), 14, axis=0)
+    below[:20] = False
+    masks = torch.from_numpy(np.stack([whole, ~whole, below, ~below]))[:, None]
+    assert inverted(masks).tolist() == [False, True, False, True]

@@ -100,6 +100,10 @@ def test_averaged_weights_that_timm_does_not_know_are_asked_for(tmp_path, plain,
         text = rf"several networks, \S*{at}blocks and \S*{averaged}\.blocks: save .* mostly the ave"
         with pytest.raises(ValueError, match=text):
             load_model("vit-b", path)
+    nameless = {"state_dict": tensors, "ema": {"shadow_params": list(tensors.values())}}
+    torch.save(nameless, path)
+    with pytest.raises(ValueError, match=r"averaged weights without names \(ema\.shadow_params\)"):
+        load_model("vit-b", path)
     torch.save({"n_averaged": torch.tensor(7)} | micro.before("module.", tensors), path)
     assert same(load_model("vit-b", path), tensors), "torch's AveragedModel"
 

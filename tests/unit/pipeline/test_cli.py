@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
+import pandas as pd
 import pytest
 from PIL import Image
 
+from habitats.drawings import CLASSES
 from relevit.choices.own import OwnChoices
+from relevit.finetune.own_audit import Audit
+from relevit.models.registry import shipped_weights
 from reproduction.config import IavParams
 from reproduction.pipeline.cli import COMMANDS, _parser, main
 
@@ -128,10 +132,41 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
     assert len(list(maps.rglob("*.png"))) == 20 and "iou_pct" in (maps / "manifest.csv").read_text()
 
 
+def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):
+    names = images / "names.txt"
+    names.write_text("\n".join(CLASSES))
+    out, weights = images / "audit", shipped_weights("tiny", "habitats")
+    given = ["audit", "--model", "tiny", "--weights", str(weights), "--names", str(names)]
+    given += ["--data", str(images / "data"), "--most", "80", "--out", str(out)]
+    assert main([*given, "--fail-over", "100"]) == 0
+    said = capsys.readouterr().out
+    assert " s: 80 images in 7 ways each\n" in said and "with the background: leans.\n" in said
+    found = Audit.model_validate_json((out / "audit.json").read_text())
+    assert found.images == 80 and found.masks == "annotated" and len(found.classes) == 20
+    page = (out / "index.html").read_text()
+    assert found.sentence in page and page.count("<img ") == 12 * 4
+    assert all(f"{row.name}</td>" in page for row in found.classes)
+    rows = pd.read_csv(out / "rows.csv", keep_default_na=False)
+    assert len(rows) == 7 * 80 and set(rows["label"]) <= set(CLASSES)
+    assert main([*given, "--fail-over", "10", "--quiet"]) == 1  # in the same folder
+    before = found.model_dump_json()
+    assert Audit.model_validate_json((out / "audit.json").read_text()).model_dump_json() == before
+
+
+def test_an_audit_knows_the_classes_of_a_run(images, run):
+    given = ["--model", str(run), "--data", str(images / "five"), "--out", str(images / "of_run")]
+    assert main(["audit", *given]) == 0
+    found = Audit.model_validate_json((images / "of_run" / "audit.json").read_text())
+    assert {row.name for row in found.classes} == set(NAMES) and found.model == str(run)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["check", "nowhere"], "nowhere"),
+        (["audit", "--model", "tiny", "--data", "nowhere", "--out", "out"], "nowhere"),
+        (["audit", "--model", "dinov2-s8", "--data", "DATA", "--out", "DATA"], "holds no audit"),
+        (["audit", "--model", "mini-mae", "--data", "DATA", "--out", "out"], "has no head"),
         (["explain", "nowhere.jpg", "--model", "tiny", "-o", "m.png"], "nowhere.jpg"),
         (["explain", "DATA", "--model", "no_such_vit", "-o", "m"], "no_such_vit"),
         (["explain", "DATA", "--compare", "a", "b", "--weights", "w", "-o", "m"], "one model"),
@@ -157,7 +192,7 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, argu
 def test_alone_it_says_what_one_can_do(capsys):
     assert main([]) == 0
     said = capsys.readouterr().out
-    assert len(said.splitlines()) < 13 and all(f"relevit {name} " in said for name in COMMANDS)
+    assert len(said.splitlines()) < 15 and all(f"relevit {name} " in said for name in COMMANDS)
 
 
 def test_a_picture_is_enough(images, tmp_path, monkeypatch, capsys):

@@ -59,6 +59,17 @@ def test_masked_tokens_count_for_nothing():
     torch.testing.assert_close(alone, told[:1])
 
 
+def test_padding_changes_no_answer():
+    """Of a mean over tokens, and of CLIP's last one."""
+    kinds = {from_bert(bert(), reads="mean"): (1, 2), from_clip_text(hf_clip()): (FIRST, END)}
+    for ours, (first, end) in kinds.items():
+        ids = torch.tensor([[first, 5, 6, end, 0, 0]])
+        mask = torch.tensor([[1, 1, 1, 1, 0, 0]]).bool()
+        with torch.no_grad():
+            told = ours(ours.embed(ids, mask), mask)
+            torch.testing.assert_close(told, ours(ours.embed(ids[:, :4])))
+
+
 def test_of_clip_the_end_comes_first_and_others_look_back_only():
     tower = from_clip_text(hf_clip())
     with torch.no_grad(), record_attention(tower) as tape:

@@ -56,7 +56,8 @@ class Run:
             return {FIGURE: float(self.model(torch.eye(3)).square().mean())}
 
     def run(self, **callbacks):
-        options = {"validate": self.validate} | self.options | callbacks
+        options = {"validate": self.validate, "rate": lambda e, p, n: 0.9 ** (3 * e + p)}
+        options |= self.options | callbacks
         return fit(self.model, self.optimizer, self.folder, self.batches, self.step, **options)
 
     def stop(self, epoch, **callbacks):
@@ -122,6 +123,22 @@ def test_kept_epoch(undisturbed, tmp_path, values, criterion, epoch, stop):
     for path in (tmp_path / WEIGHTS, epoch_file(tmp_path, epoch), epoch_file(every, epoch)):
         assert torch.equal(stored(path), run.weights())
     assert not run.model.training
+
+
+def test_a_checkpoint_without_the_rate_that_a_schedule_begins_with_is_not_resumed(tmp_path):
+    """As an earlier version wrote it."""
+    whole = Run(tmp_path / "whole")
+    whole.run()
+    run = Run(tmp_path / "stopped")
+    run.stop(2)
+    path = tmp_path / "stopped" / CHECKPOINT
+    state = torch.load(path, weights_only=True)
+    for group in state["optimizer"]["param_groups"]:
+        del group["initial_lr"]
+    torch.save(state, path)
+    again = Run(tmp_path / "stopped")
+    again.run()
+    assert again.trained == whole.trained and torch.equal(again.weights(), whole.weights())
 
 
 def test_losses_are_means_over_the_steps_that_have_them_and_rates_shares_of_the_groups_own():

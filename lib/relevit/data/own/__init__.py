@@ -1,5 +1,5 @@
 """Data sets as their users have them: pictures in class folders, tables or COCO, with masks or not.
 
-`folder` lists a set, `check` opens every picture and mask of it and says what it found, `example`
-writes one to try both with. It may import what `habitats` may, and `habitats.real`.
+`folder` lists a set, `check` opens every picture and mask of it and says what it found. The command
+`relevit example` writes one to try both with.
 """

@@ -49,7 +49,11 @@ BESIDE = re.compile(
     r"(.+?)[ _.-]+(mask|matte|seg|segmentation|ground[ _-]?truth)s?([ _-]?[0-9]+)?", re.I | re.S
 )
 # What a file begins with that says what wrote its folder.
-WRITTEN = {"run.json": '{\n "choices": {', "manifest.csv": "file,model,method,target,"}
+WRITTEN = {
+    "run.json": '{\n "choices": {',
+    "audit.json": '{\n "schema_version":',
+    "manifest.csv": "file,model,method,target,",
+}
 
 
 def read_data(path: Path | str, masks: Path | str | None = None, **options: Any) -> Listing:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import SupportsInt
 
 import pandas as pd
 import torch
@@ -97,7 +98,7 @@ class Listing:
         row = self.rows.iloc[place]
         return fitting_mask(row["mask"], row["image"], self.values)
 
-    def select(self, places: Sequence[int] | Tensor) -> Listing:
+    def select(self, places: Iterable[SupportsInt]) -> Listing:
         """The pictures at these places, in this order; the classes stay."""
         rows = self.rows.iloc[[int(place) for place in places]]
         return replace(self, rows=rows.reset_index(drop=True))
@@ -136,6 +137,18 @@ def part_of(name: str) -> str | None:
 def same_form(name: str) -> str:
     """A name as it is compared: macOS writes an accent as a letter of its own, others do not."""
     return unicodedata.normalize("NFC", name)
+
+
+def places_of(name: str, classes: Sequence[str]) -> list[int]:
+    """The classes that may be meant: those called so, or else those of whose names it is a part.
+
+    Parts stand between commas, as in ImageNet's names; their capitals do not matter.
+    """
+    sought = same_form(name).strip()
+    if whole := [place for place, each in enumerate(classes) if same_form(str(each)) == sought]:
+        return whole
+    parts = [{part.strip().casefold() for part in (n, *n.split(","))} for n in map(str, classes)]
+    return [place for place, own in enumerate(parts) if sought.casefold() in own]
 
 
 def natural(name: str) -> list[int | str]:

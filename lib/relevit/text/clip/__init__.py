@@ -1,5 +1,3 @@
 """Images with text: dual encoders of CLIP's kind."""
 
 from relevit.text.clip.dual import CLIP_METHODS
-
-__all__ = ["CLIP_METHODS"]

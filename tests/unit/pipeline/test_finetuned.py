@@ -9,7 +9,7 @@ import pytest
 
 from relevit.choices.own import OwnChoices
 from reproduction.pipeline.cli import main
-from reproduction.pipeline.your_own_report import command
+from reproduction.pipeline.reports.finetuned import command
 
 MANY = {
     "data": "my images/it's",

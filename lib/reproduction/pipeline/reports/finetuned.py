@@ -63,7 +63,7 @@ def write_report(result: OwnResult) -> Path:
         parts=[part(result) for part in (_images, _accuracy, _maps, _rate, _use, _made)],
     )
     path = run.out / REPORT
-    write_atomically(path, lambda target: target.write_text(page, encoding="utf-8"))
+    write_atomically(path, page)
     facts = {"classes": len(run.data.classes), "images": len(run.data.finetuning)}
     if run.data.train.white:
         facts["white in greys of more than 8 bits"] = run.data.train.white

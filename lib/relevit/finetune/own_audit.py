@@ -1,0 +1,383 @@
+"""Does a model lean on context? From a folder of one's own images to an `Audit`.
+
+The model is shown each image in the ways of `evaluate.lean`. What it says goes with what a cure is
+expected to gain, by the law of dose and response (docs/context.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.resources import files
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from timm.data import ImageNetInfo
+
+from relevit.choices.words import Corrupted
+from relevit.data.batch import Batch, join
+from relevit.data.image_set import AHEAD
+from relevit.data.own.check import examine
+from relevit.data.own.folder import read_splits
+from relevit.data.own.listing import Listing, order_note, places_of, some
+from relevit.data.own.outlines import AS_SEEN, MaskValues
+from relevit.evaluate.lean import (
+    CONDITIONS,
+    Interval,
+    Verdict,
+    background_gap,
+    background_share,
+    class_gaps,
+    condition_table,
+    lean_rows,
+    lean_verdict,
+)
+from relevit.evaluate.predictions import BATCH
+from relevit.finetune.own_data import TOKENCUT, usable
+from relevit.finetune.own_folder import scaled
+from relevit.finetune.your_own import need_knowledge, tokencut_masks
+from relevit.masks import inverted
+from relevit.models.loading import OwnModel
+
+PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
+MOST_IMAGES = 300
+OF_A_CLASS = 4  # images, where there are more classes than can be shown
+PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
+SHOWN = 12  # images that say it best
+HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
+SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
+LAW = (
+    "dose and response: what the relevance terms gained on shifted drawings (Habitats) in four "
+    "worlds whose originals lean more or less, with two seeds; on the first photographs that it "
+    "was tried on (PACS) it did not hold"
+)
+
+
+class Part(BaseModel):
+    """Values of an audit, none of them unknown."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Mean(Part):
+    """A mean over images and its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Shown(Part):
+    """What the model answers to images that are shown in one way."""
+
+    condition: str = Field(description=f"one of {', '.join(CONDITIONS)}")
+    images: int
+    top1_pct: Mean
+    probability_pct: float = Field(description="mean probability of the right class")
+
+
+class OfClass(Part):
+    """The same of one class."""
+
+    name: str
+    images: int
+    top1_pct: float = Field(description="of the images as they are")
+    filled_pct: float = Field(description="with the object painted over")
+    gap_pts: Mean
+
+
+class Audit(Part):
+    """What `audit.json` says."""
+
+    schema_version: Literal[1] = 1
+    model: str
+    data: str
+    part: str = Field(description="name of the part that was shown: test, if there is one")
+    images: int = Field(description="that were shown, in each of the ways")
+    masks: Literal["annotated", "tokencut"] = Field(description="where they come from")
+    seed: int = Field(description="that drew images and backgrounds")
+    verdict: Verdict
+    sentence: str = Field(description="the verdict with its interval")
+    gap_pts: Mean = Field(description="top-1 on backgrounds of the same class less on others'")
+    background_share_pct: Mean | None = Field(
+        description="of the answer's logit that it carries; none where that is no more than chance"
+    )
+    expected_gain_pts: Mean = Field(description="of a cure, on shifted images, by the law")
+    law: str = Field(description="where the expected gain comes from")
+    conditions: list[Shown]
+    classes: list[OfClass] = Field(description="that have two images or more, worst first")
+    examples: list[str] = Field(description="the images that say it best")
+    notes: list[str] = Field(description="what to know before one reads the numbers")
+
+
+class Audited(NamedTuple):
+    """An audit, what it was made from, and each answer: `lean_rows`, with `file`."""
+
+    audit: Audit
+    rows: pd.DataFrame
+    images: Batch
+    names: Sequence[str]  # of the head's classes
+    examples: list[int]  # places in images
+
+
+@dataclass(frozen=True)
+class AuditChoices:
+    """What is shown: images as `read_splits` finds them, and at most `most` of them."""
+
+    data: str
+    masks: str = ""  # a folder, or tokencut; empty: those beside the images, else tokencut
+    values: MaskValues = AS_SEEN
+    images_folder: str | None = None
+    most: int = MOST_IMAGES
+    seed: int = 0
+    corrupted: Corrupted = "error"
+
+
+def audit_folder(
+    name: str,
+    model: OwnModel,
+    names: Sequence[str],
+    choices: AuditChoices,
+    say: Callable[[str], object] = lambda line: None,
+) -> Audited:
+    """Show the model the images in the ways of CONDITIONS, and say what came of it.
+
+    `names` are those of the head's classes, in its order. Images without a mask are left out where
+    others have one; without any, TokenCut makes them.
+    Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_splits`,
+    `examine`, `head_places` and `shown_as`; for a model that knows other classes.
+    """
+    part, notes = _images(choices, say)
+    places = head_places(part.classes, names)
+    names = [*names]
+    for place, known in zip(places, part.classes, strict=True):
+        names[place] = known
+    if places == list(range(len(names))) and (note := order_note(part.classes)):
+        notes.append(f"the classes are {note.partition(';')[0]}")
+    model = scaled(model, part.white)
+    masked = part.has_masks
+    images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
+    images = replace(images, labels=torch.tensor(places)[images.labels])
+    _probe(model, images, masked, say)
+    if not masked:
+        images, part, note = _with_masks(model, images, part)
+        notes.append(note)
+    rows = lean_rows(
+        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed
+    )
+    rows["file"] = [part.ids[place] for place in rows["image"]]
+    notes += _notes(rows, len(images))
+    examples = told_best(rows)
+    audit = Audit(
+        model=name,
+        data=choices.data,
+        part=part.name,
+        images=rows["image"].nunique(),
+        masks="annotated" if masked else TOKENCUT,
+        seed=choices.seed,
+        examples=[part.ids[place] for place in examples],
+        notes=notes,
+        **_said(rows, names),
+    )
+    return Audited(audit, rows, images, names, examples)
+
+
+# Before the work
+
+
+def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listing, list[str]]:
+    """The images to show, all of them with a mask or none, and what to know of them."""
+    say(f"reading {choices.data}")
+    masks = choices.masks if choices.masks not in ("", TOKENCUT) else None
+    found = read_splits(choices.data, masks, values=choices.values, images=choices.images_folder)
+    part = usable(examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted))
+    bare, notes = part.rows["mask"].isna(), []
+    if choices.masks == TOKENCUT:
+        part = replace(part, rows=part.rows.assign(mask=None))
+    elif bare.any() and not bare.all():
+        notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
+        part = part.select(np.flatnonzero(~bare).tolist())
+    return _drawn(part, choices.most, choices.seed), notes
+
+
+def _drawn(part: Listing, most: int, seed: int) -> Listing:
+    """At most so many images, as even over the classes as can be, and OF_A_CLASS of each at least.
+
+    So of very many classes some are drawn: a gap needs two images of a class.
+    """
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(part.labels.unique().numpy())[: max(2, most // OF_A_CLASS)]
+    rows = pd.DataFrame({"label": part.labels}).sample(frac=1, random_state=rng)
+    rows = rows[rows["label"].isin(classes)]
+    order = rows.groupby("label").cumcount().sort_values(kind="stable")
+    return part.select(sorted(order.index[:most]))
+
+
+def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
+    """Where the classes of a folder are in a head with these `names`.
+
+    By name (`places_of`), by ImageNet's synsets or, where there are as many, in their order.
+    Raises: ValueError where none of this can be, or a name may be that of several classes.
+    """
+    found = {name: places_of(name, names) for name in classes}
+    if all(len(places) == 1 for places in found.values()):
+        return [place for places in found.values() for place in places]
+    synsets = ImageNetInfo("imagenet-1k").label_names()
+    if len(names) == len(synsets) and set(classes) <= set(synsets):
+        return [synsets.index(name) for name in classes]
+    for name, places in found.items():
+        if len(places) > 1:
+            meant = " and ".join(f"{place} {str(names[place])!r}" for place in places)
+            raise ValueError(
+                f"audit: the class {name!r} of the images may be {meant} of the model; rename the "
+                "folder to the whole name, or name the head's classes apart with --names"
+            )
+    if len(names) == len(classes):
+        return list(range(len(names)))
+    strange = [name for name, places in found.items() if not places]
+    raise ValueError(
+        f"audit: the classes {some(strange)} of the images are none of the {len(names)} that the "
+        f"model knows, {some([str(name) for name in names])}; rename the folders, name the head's "
+        "classes with --names, or fit a new head first: relevit finetune --new-head"
+    )
+
+
+def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], object]) -> None:
+    """Say about how long it takes; refuse a model that has learned other classes."""
+    some_, began = images.select(range(min(PROBED, len(images)))), time.monotonic()
+    mend = "name them with --names, else fit a new one: relevit finetune --new-head"
+    need_knowledge(model, some_, "audit: the model", mend)
+    each = (time.monotonic() - began) / len(some_)
+    if not masked:
+        seconds = []
+        for count in (1, 3):  # their difference is without what is read first
+            began = time.monotonic()
+            tokencut_masks(some_.select([0] * count), next(model.network.parameters()).device)
+            seconds.append(time.monotonic() - began)
+        each += max(seconds[1] - seconds[0], 0) / 2 / len(CONDITIONS)
+    whole = each * len(CONDITIONS) * len(images)
+    how = "" if masked else ", and TokenCut's masks"
+    say(f"about {max(whole, 1):.0f} s: {len(images)} images in {len(CONDITIONS)} ways each{how}")
+
+
+def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
+    """Those that get a mask worth using, and what to know of them."""
+    found = tokencut_masks(images, next(model.network.parameters()).device)
+    kept = found.kept & ~inverted(found.refined)
+    if not kept.any():
+        raise ValueError(
+            f"audit: TokenCut finds no object in any of {len(images)} images; give masks"
+        )
+    note = (
+        "the masks are TokenCut's: what they miss of an object stays on its background, and makes "
+        "the gap larger; so look at the pictures below"
+    )
+    if lost := int((~kept).sum()):
+        note += f". It found no object, or the background in its place, in {lost} of {len(kept)}"
+    places = kept.nonzero()[:, 0]
+    return replace(images, masks=found.refined).select(places), part.select(places), note
+
+
+# What came of it
+
+
+def _said(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+    """The fields of an `Audit` that the answers decide."""
+    gap, share = background_gap(rows), background_share(rows)
+    conditions = [
+        Shown(
+            condition=row.condition,
+            images=row.images,
+            top1_pct=Mean(value=row.top1_pct, low=row.low_pct, high=row.high_pct),
+            probability_pct=row.probability_pct,
+        )
+        for row in condition_table(rows).itertuples()
+    ]
+    classes = [
+        OfClass(
+            name=names[row.label],
+            images=row.images,
+            top1_pct=row.top1_pct,
+            filled_pct=row.filled_pct,
+            gap_pts=Mean(value=row.gap_pts, low=row.low_pts, high=row.high_pts),
+        )
+        for row in class_gaps(rows).itertuples()
+    ]
+    return {
+        "verdict": lean_verdict(gap),
+        "sentence": sentence(gap),
+        "gap_pts": _mean(gap),
+        "background_share_pct": share and _mean(share),
+        "expected_gain_pts": _mean(expected_gain(gap)),
+        "law": LAW,
+        "conditions": conditions,
+        "classes": classes,
+    }
+
+
+def sentence(gap: Interval) -> str:
+    """The verdict on a gap, with its interval."""
+    ends = f"{gap.low:+z.0f} to {gap.high:+z.0f}"
+    verdict = lean_verdict(gap)
+    if verdict == "leans":
+        return f"Moves {gap.low:.0f} to {gap.high:.0f} points with the background: leans."
+    if verdict == "does not lean":
+        return (
+            f"Does not lean beyond chance ({ends} points with the background): a cure will not pay."
+        )
+    wanted = gap.images * ((gap.high - gap.low) / 2 / HALF_WIDTH_PTS) ** 2
+    return (
+        f"Too few to tell: {ends} points with the background, of {gap.images} images; about "
+        f"{float(f'{wanted:.1g}'):.0f} would tell."
+    )
+
+
+def expected_gain(gap: Interval) -> Interval:
+    """What a cure is expected to gain on shifted images, in points, by LAW.
+
+    Between the worlds that were measured as the crow flies, beyond them as at the last one. The
+    ends are those of the law's intervals at the ends of the gap.
+    """
+    law = pd.read_csv(files("relevit") / "assets" / "data" / "doses.csv")
+    law = law.groupby("gap_pts", as_index=False).mean()
+    ends = ((gap.value, "with_pts"), (gap.low, "with_low_pts"), (gap.high, "with_high_pts"))
+    found = [float(np.interp(at, law["gap_pts"], law[column])) for at, column in ends]
+    return Interval(gap.images, *found)
+
+
+def told_best(rows: pd.DataFrame, count: int = SHOWN) -> list[int]:
+    """The images that are right, on a background of their class too, and wrong on another's.
+
+    Those first whose right class loses most probability; where there are too few, the next of any.
+    """
+    wide = rows.pivot(index="image", columns="condition", values=["right", "probability"])
+    wide = wide.dropna().astype(float)
+    fall = wide["probability"]["same"] - wide["probability"]["other"]
+    right = wide["right"]
+    flips = right["original"] * right["same"] > right["other"]
+    order = pd.DataFrame({"flips": flips, "fall": fall}).sort_values(
+        ["flips", "fall"], ascending=False, kind="stable"
+    )
+    return order.index[:count].tolist()
+
+
+def _notes(rows: pd.DataFrame, count: int) -> list[str]:
+    notes, top1 = [], 100 * rows.groupby("condition")["right"].mean()
+    if lost := count - rows["image"].nunique():
+        notes.append(f"{lost} of {count} images have no object, or no background beside it")
+    if alone := rows["image"].nunique() - int((rows["condition"] == "same").sum()):
+        notes.append(f"{alone} images are the only one of their class, and do not count in the gap")
+    if (cost := top1["original"] - top1["control"]) > SEAM_PTS:
+        notes.append(
+            f"pasting alone costs {cost:.0f} points (the object on its own background, filled in): "
+            "seams and fills are part of all numbers but the first"
+        )
+    return notes
+
+
+def _mean(found: Interval) -> Mean:
+    return Mean(value=found.value, low=found.low, high=found.high)

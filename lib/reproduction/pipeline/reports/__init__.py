@@ -1,0 +1,1 @@
+"""Pages on what was done with a model and images of one's own: a finetuning, an audit."""

@@ -1,0 +1,224 @@
+"""How much a model leans, of models of which that is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from torch import nn
+
+from habitats.homes import habitats
+from relevit.data.batch import join
+from relevit.data.filling import GREY
+from relevit.evaluate.lean import (
+    CONDITIONS,
+    Interval,
+    background_gap,
+    background_share,
+    class_gaps,
+    condition_table,
+    lean_rows,
+    lean_verdict,
+    shown_as,
+)
+from relevit.evaluate.predictions import Classifier
+from relevit.models.loading import open_model
+from relevit.models.registry import shipped_weights
+from relevit.models.spec import ModelSpec
+from reproduction.measures.context import backgrounds_challenge
+
+SPEC = ModelSpec("stub", "none", 32, (0.5,) * 3, (0.5,) * 3, classes=3)
+SIDE = 32
+
+
+class Reader(nn.Module):
+    """Answers by which channel is brightest: of the middle, of the border, or by neither."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.scale = what, nn.Parameter(torch.ones(()))
+
+    def forward(self, images):
+        middle = images[..., 14:18, 14:18].mean(dim=(2, 3))
+        border = images[..., :3, :].mean(dim=(2, 3))
+        return self.scale * {"object": middle, "background": border, "both": middle + border,
+                             "nothing": 0 * middle}[self.what]  # fmt: skip
+
+
+def scenes(count=30, seed=0):
+    """A disc of the class's colour on a background of it; (images, masks, labels)."""
+    random = torch.Generator().manual_seed(seed)
+    labels = torch.arange(count) % 3
+    images = torch.randint(0, 100, (count, 3, SIDE, SIDE), generator=random)
+    images[torch.arange(count), labels] += 100
+    rows, columns = torch.meshgrid(torch.arange(SIDE), torch.arange(SIDE), indexing="ij")
+    masks = ((rows - 16) ** 2 + (columns - 16) ** 2 < 64)[None, None].repeat(count, 1, 1, 1)
+    return images.byte(), masks, labels
+
+
+def right_pct(what, **how):
+    rows = lean_rows(Reader(what), SPEC, *scenes(), **how)
+    return (100 * rows.groupby("condition")["right"].mean()).to_dict(), rows
+
+
+def test_what_each_condition_shows():
+    of_object, rows = right_pct("object")
+    assert of_object == dict.fromkeys(CONDITIONS, 100.0)  # the fill is of the class's colour here
+    of_background, _ = right_pct("background")
+    wrong = {"other": 0.0, "grey": pytest.approx(100 / 3)}
+    assert of_background == dict.fromkeys(CONDITIONS, 100.0) | wrong
+    assert len(rows) == 30 * len(CONDITIONS)
+    assert list(rows) == ["image", "label", "condition", "answer", "right", "probability", "logit"]
+    assert rows["probability"].between(0, 1).all()
+    object_gone = rows.query("condition == 'filled'")["logit"].mean()
+    assert 0 < object_gone <= rows.query("condition == 'original'")["logit"].mean() * 1.2
+
+
+def test_the_seed_draws_backgrounds_and_nothing_else():
+    first, again, other = (right_pct("both", seed=seed)[1] for seed in (0, 0, 1))
+    assert first.equals(again) and not first.equals(other)
+    drawn = first["condition"].isin(["same", "other"])
+    assert first[~drawn].equals(other[~drawn])
+
+
+def test_images_without_object_or_background_are_left_out():
+    images, masks, labels = scenes(9)
+    masks[0], masks[1] = False, True
+    labels[2] = 3  # the only one of its class
+    spec = ModelSpec("stub", "none", 32, (0.5,) * 3, (0.5,) * 3, classes=4)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 4))
+    rows = lean_rows(model, spec, images, masks, labels)
+    assert set(rows["image"]) == set(range(2, 9))
+    assert set(rows.loc[rows["image"] == 2, "condition"]) == set(CONDITIONS) - {"same"}
+
+
+def test_one_class_alone_is_refused():
+    images, masks, _ = scenes(4)
+    with pytest.raises(ValueError, match="of classes: 1; give such images of two classes"):
+        lean_rows(Reader("object"), SPEC, images, masks, torch.zeros(4, dtype=torch.int64))
+
+
+def answers(right_same, right_other):
+    """Rows of images that are right, or not, on two backgrounds."""
+    both = {"same": right_same, "other": right_other}
+    return pd.concat(
+        pd.DataFrame({"image": range(len(right)), "condition": name, "right": right})
+        for name, right in both.items()
+    )
+
+
+def test_models_that_do_not_lean_are_hardly_ever_said_to():
+    """Of twenty at most one, whatever their accuracy."""
+    rng = np.random.default_rng(0)
+    for share in (0.1, 0.5, 0.95):
+        gaps = [background_gap(answers(*(rng.random((2, 150)) < share))) for _ in range(200)]
+        assert np.mean([lean_verdict(gap) == "leans" for gap in gaps]) <= 0.05
+
+
+def test_the_interval_holds_the_gap():
+    rng, truth = np.random.default_rng(0), 12.0
+    for images in (20, 300):
+        held = []
+        for _ in range(300):
+            draws = rng.random((2, images))
+            gap = background_gap(answers(draws[0] < 0.9, draws[1] < 0.9 - truth / 100))
+            held.append(gap.low <= truth <= gap.high)
+        assert np.mean(held) > 0.92
+
+
+def test_few_images_without_any_change_are_too_few_to_tell():
+    same = [True] * 10
+    assert lean_verdict(background_gap(answers(same, same))) == "too few to tell"
+    assert lean_verdict(background_gap(answers(same * 20, same * 20))) == "does not lean"
+
+
+def test_pictures_of_each_condition():
+    images, masks, labels = scenes(9)
+    images = (255 * masks + images * ~masks).byte()  # white objects: none may be left behind
+    seen = {name: pictures for name, _, pictures in shown_as(images, masks, labels)}
+    assert list(seen) == list(CONDITIONS) and torch.equal(seen["original"], images)
+    inside, border = masks.expand(-1, 3, -1, -1), images[..., :3, :]
+    for name in ("control", "same", "other", "grey", "blurred"):
+        assert seen[name][inside].eq(255).all(), name
+    assert seen["filled"][inside].max() < 255
+    assert all(torch.equal(seen[name][..., :3, :], border) for name in ("control", "filled"))
+    assert seen["grey"][~inside].eq(round(GREY)).all()
+    rough = [kind[..., :4, :].float().diff().abs().mean() for kind in (seen["blurred"], images)]
+    assert rough[0] < rough[1] / 3
+
+
+def test_the_gap_is_paired():
+    right = [True, False] * 100
+    assert background_gap(answers(right, right)).high < 3
+    assert background_gap(answers(right, right[::-1])).high > 10
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "verdict"),
+    [(0.1, 30, "leans"), (0, 9.9, "does not lean"), (0, 10.1, "too few to tell")],
+)
+def test_lines_of_the_verdict(low, high, verdict):
+    assert lean_verdict(Interval(300, 5, low, high)) == verdict
+
+
+def test_the_worst_class_comes_first_and_tables_are_in_percent():
+    right = {"original": (1, 1, 1, 1), "filled": (0, 1, 0, 0), "same": (1, 1, 1, 1)}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(4), "label": [1, 1, 0, 0], "condition": name,
+                      "right": np.array(each, bool), "probability": 0.25})
+        for name, each in (right | {"other": (0, 0, 1, 0)}).items()
+    )  # fmt: skip
+    columns = ["label", "images", "top1_pct", "filled_pct", "gap_pts"]
+    assert class_gaps(rows)[columns].to_numpy().tolist() == [
+        [1, 2, 100, 50, 100],
+        [0, 2, 100, 0, 50],
+    ]
+    filled = condition_table(rows).set_index("condition").loc["filled"]
+    assert filled[["top1_pct", "probability_pct"]].tolist() == [25, 25]
+    assert filled["low_pct"] < 25 and filled["high_pct"] > 50
+
+
+def test_a_gap_needs_two_images_of_a_class():
+    alone = answers([True] * 3, [True] * 3).query("condition == 'other'")
+    with pytest.raises(ValueError, match="give at least two images of a class"):
+        background_gap(alone)
+
+
+def test_the_logit_is_divided_among_object_and_background():
+    logits = {"control": 4.0, "grey": 3.0, "filled": 1.0}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(30), "condition": name, "logit": logit})
+        for name, logit in logits.items()
+    )
+    assert background_share(rows)[1:] == pytest.approx((25.0,) * 3)
+
+
+def test_the_share_has_no_unit_and_its_interval_holds_it():
+    """The background adds 0.3 and alone has 0.4, of 1; logits of any size say the same."""
+    random = np.random.default_rng(0)
+    rows = pd.concat(
+        pd.DataFrame({"image": range(40), "condition": name, "logit": random.normal(mean, 0.3, 40)})
+        for name, mean in {"control": 1.0, "grey": 0.7, "filled": 0.4}.items()
+    )
+    found = background_share(rows)
+    assert found.low < 35 < found.high and found.low < found.value < found.high
+    for size in (0.001, 100):
+        assert background_share(rows.assign(logit=size * rows["logit"])) == pytest.approx(found)
+    assert background_share(rows.assign(logit=rows["logit"] - 1)) is None, "of no more than chance"
+
+
+@pytest.mark.slow
+def test_habitats_originals_lean_in_their_order_and_as_exact_scenes_say():
+    """Those trained on animals on nothing, and at home: redrawn scenes have their true gaps."""
+    bench, gaps = habitats(), {}
+    batch = join(list(bench.test_batches("val", 120, 60, seed=0, size=112)))
+    for learned in ("cutouts", "habitats"):
+        model = open_model("tiny", shipped_weights("tiny", learned))
+        rows = lean_rows(model.network, model.spec, batch.images, batch.masks, batch.labels)
+        gaps[learned] = background_gap(rows)
+        classifier = Classifier(model.network, model.spec)
+        exact = backgrounds_challenge(classifier, bench.test_batches, 120)["background_gap_pts"]
+        assert gaps[learned].low <= exact <= gaps[learned].high
+    assert gaps["cutouts"].high < gaps["habitats"].low
+    assert lean_verdict(gaps["habitats"]) == "leans"

@@ -1,0 +1,211 @@
+"""An audit of models whose lean is known, from a folder to what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from timm.data import ImageNetInfo
+from torch import nn
+
+from relevit.data.own.folder import read_data
+from relevit.evaluate.lean import CONDITIONS, Interval
+from relevit.finetune import own_audit
+from relevit.finetune.own_audit import (
+    Audit,
+    AuditChoices,
+    audit_folder,
+    expected_gain,
+    head_places,
+    sentence,
+)
+from relevit.masks import AutomaticMasks
+from relevit.models.loading import OwnModel
+from relevit.models.spec import ModelSpec, View
+from unit.evaluate.test_lean import SIDE, Reader, scenes
+
+ROOT = Path(__file__).parents[3]
+NAMES = ("ant", "bat", "cat")
+VIEW = View(resize=SIDE, crop=SIDE)
+SPEC = ModelSpec("stub", "none", SIDE, (0.5,) * 3, (0.5,) * 3, classes=3, view=VIEW)
+
+
+def folder_of(path: Path, count=60, masks=True) -> Path:
+    images, outlines, labels = scenes(count)
+    for place, label in enumerate(labels.tolist()):
+        for kind, picture in (("images", images[place]), ("masks", 255 * outlines[place].byte())):
+            file = path / kind / NAMES[label] / f"{place}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            if kind == "images" or masks:
+                Image.fromarray(picture.permute(1, 2, 0).numpy().squeeze()).save(file)
+    return path if masks else path / "images"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    return folder_of(tmp_path_factory.mktemp("scenes"))
+
+
+def audited(what, data, names=NAMES, **choices):
+    network = what if isinstance(what, nn.Module) else Reader(what)
+    return audit_folder(
+        "stub", OwnModel(network, SPEC, False), names, AuditChoices(str(data), **choices)
+    )
+
+
+def test_who_sees_the_background_alone_leans_and_who_sees_the_object_does_not(data):
+    background = audited("background", data).audit
+    assert background.verdict == "leans" and background.gap_pts.value == 100
+    assert "points with the background: leans." in background.sentence
+    assert background.background_share_pct.value == pytest.approx(100, abs=15)
+    assert all(row.filled_pct == 100 for row in background.classes)
+    of_object = audited("object", data).audit
+    assert of_object.verdict == "does not lean" and of_object.gap_pts.value == 0
+    assert "a cure will not pay" in of_object.sentence
+    assert of_object.background_share_pct.value < background.background_share_pct.value
+    assert of_object.images == 60 and of_object.masks == "annotated"
+    assert [row.condition for row in of_object.conditions] == list(CONDITIONS)
+
+
+def test_the_images_that_say_it_best_are_right_at_home_alone(data):
+    found = audited("background", data)
+    rows = found.rows.set_index(["image", "condition"])["right"]
+    assert len(found.examples) == 12
+    assert all(rows[place, "same"] and not rows[place, "other"] for place in found.examples)
+
+
+def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
+    """A head in another order and form of names, and five images without a mask."""
+
+    class Turned(Reader):
+        def forward(self, images):
+            return super().forward(images).roll(1, dims=1)
+
+    data = folder_of(tmp_path, 60)
+    for file in sorted(data.glob("masks/ant/*"))[:5]:
+        file.unlink()
+    how = (Turned("background"), data, ("CAT", "Ant", "bat"))
+    found = audited(*how)
+    assert found.audit.images == 55 and "5 of 60 images have no mask" in found.audit.notes[0]
+    assert {row.name: row.images for row in found.audit.classes} == {
+        "ant": 15,
+        "bat": 20,
+        "cat": 20,
+    }
+    folders = [Path(file).parent.name for file in found.rows["file"]]
+    assert folders == [found.names[label] for label in found.rows["label"]]
+    assert found.rows["file"].nunique() == 55 and len({*found.audit.examples}) == 12
+    assert audited(*how, most=20).audit.images == 20
+
+
+def test_what_is_told_best_and_noted():
+    shares = {"original": (0.9,) * 3, "control": (0.4,) * 3, "same": (0.9,) * 3}
+    rows = pd.concat(
+        pd.DataFrame({"image": range(3), "label": 0, "condition": name, "probability": each})
+        for name, each in (shares | {"other": (0.5, 0.1, 0.3)}).items()
+    )
+    rows["right"] = rows["probability"] > 0.45
+    assert own_audit.told_best(rows) == [1, 2, 0]
+    lost, cost = own_audit._notes(rows, 4)
+    assert lost.startswith("1 of 4 images") and cost.startswith("pasting alone costs 100 points")
+    alone, _ = own_audit._notes(rows.query("image != 2 or condition != 'same'"), 3)
+    assert alone.startswith("1 images are the only one")
+
+
+def test_few_images_do_not_tell(tmp_path):
+    found = audited("object", folder_of(tmp_path, 12)).audit
+    assert found.verdict == "too few to tell" and "12 images; about " in found.sentence
+
+
+def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
+    """Those that cover more of the edge than of the picture are of the background."""
+    _, outlines, _ = scenes(60)
+
+    def found(images, device):
+        masks = outlines[:1].repeat(len(images), 1, 1, 1)
+        masks[:2] = ~masks[:2]
+        return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
+
+    monkeypatch.setattr(own_audit, "tokencut_masks", found)
+    audit = audited("background", folder_of(tmp_path, masks=False)).audit
+    assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
+    assert "the background in its place, in 2 of 60" in audit.notes[0]
+
+
+def test_what_knows_other_classes_is_refused_before_the_work(data, monkeypatch):
+    monkeypatch.setattr(own_audit, "lean_rows", None)
+    with pytest.raises(ValueError, match=r"right on .* of 50 images, no more than a guess among"):
+        audited("nothing", data, names=("cat", "ant", "bat"))
+    torch.manual_seed(0)
+    random = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 3))
+    random[1].weight.data *= 0.01
+    with pytest.raises(ValueError, match="no more than a guess"):
+        audited(random, data)
+
+
+def test_masks_that_cover_all_are_refused(tmp_path):
+    for file in folder_of(tmp_path, 12).rglob("masks/*/*.png"):
+        Image.new("L", (SIDE, SIDE), 255).save(file)
+    with pytest.raises(
+        ValueError, match="none of its 12 masks has both an object and a background"
+    ):
+        audited("object", tmp_path)
+
+
+def test_of_many_classes_some_are_drawn_with_several_images_each(data):
+    part = own_audit._drawn(read_data(data), 8, 0)
+    assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
+    assert np.bincount(own_audit._drawn(read_data(data), 30, 0).labels).tolist() == [10, 10, 10]
+
+
+def test_classes_are_found_in_the_head():
+    assert head_places(["Cat", "ant"], ["ant", "bat", "cat, house cat"]) == [2, 0]
+    assert head_places(["x", "y"], ["class 0", "class 1"]) == [0, 1]
+    synsets = ImageNetInfo("imagenet-1k").label_names()
+    assert head_places([synsets[5], synsets[3]], [f"class {i}" for i in range(1000)]) == [5, 3]
+    # A whole name comes before a part of another's, and what may be several is refused.
+    assert head_places(["cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]) == [1]
+    with pytest.raises(ValueError, match="'crane' of the images may be 0 'crane' and 1 'crane' of"):
+        head_places(["crane"], ["crane", "crane", "ant"])
+    with pytest.raises(ValueError, match="'dog' of the images are none of the 3 that the model"):
+        head_places(["dog", "ant"], NAMES)
+
+
+@pytest.mark.parametrize(
+    ("gap", "said"),
+    [
+        ((300, 15, 12, 18), "Moves 12 to 18 points with the background: leans."),
+        ((300, 1, -2, 4), "Does not lean beyond chance (-2 to +4 points with the background): a"),
+        (
+            (50, 5, -7, 17),
+            "Too few to tell: -7 to +17 points with the background, of 50 images; "
+            "about 300 would tell.",
+        ),
+    ],
+)
+def test_the_sentence_has_the_interval(gap, said):
+    assert sentence(Interval(*gap)).startswith(said)
+
+
+def test_the_law_is_that_of_the_docs_and_grows_with_the_gap():
+    kept = ROOT / "lib" / "relevit" / "assets" / "data" / "doses.csv"
+    docs = pd.read_csv(ROOT / "docs" / "results" / "notes" / "doses.csv")
+    assert pd.read_csv(kept).equals(docs)
+    none, some, all_ = (expected_gain(Interval(300, g, g - 5, g + 5)) for g in (0, 16, 72))
+    assert none.low < 0 < none.high and none.value < some.value < all_.value
+    assert some.value == docs.set_index("gap_pts")["with_pts"][16]
+    assert some.low < some.value < some.high
+    law = docs.groupby("gap_pts", as_index=False).mean()
+    whole = expected_gain(Interval(300, 9, *law["gap_pts"].iloc[[0, -1]]))
+    assert whole.low == law["with_low_pts"].iloc[0] and whole.high == law["with_high_pts"].iloc[-1]
+
+
+def test_the_schema_knows_each_field_and_the_page_of_docs_too(data):
+    audit = audited("object", data).audit
+    assert Audit.model_validate_json(audit.model_dump_json()) == audit
+    text = (ROOT / "docs" / "audit.md").read_text()
+    assert [name for name in Audit.model_fields if f"`{name}`" not in text] == []
