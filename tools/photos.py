@@ -1,7 +1,7 @@
 """Do cures hold on photographs? Make all runs, then docs/results/photos*.csv and docs/photos.png.
 
 `python tools/photos.py PACS` goes on where it stopped. What is asked, and the criterion that stood
-before the runs: docs/photos.md.
+before the runs: docs/photographs.md.
 """
 
 from __future__ import annotations

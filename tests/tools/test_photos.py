@@ -159,7 +159,7 @@ def test_the_grid_has_the_rates_of_the_rule_and_one_for_all(tool):
 
 def test_the_page_names_what_is_run(tool):
     page = (
-        (SCRIPT.parents[1] / "docs" / "photos.md").read_text("utf-8").split("## What came out")[0]
+        (SCRIPT.parents[1] / "docs" / "photographs.md").read_text("utf-8").split("## What came out")[0]
     )
     rates = [f"{rate:g}".replace("e-0", "e-") for rate in tool.RATES]
     named = [*tool.ARMS, *(f"_{mask}" for mask in tool.CONTROLS), "_longer", "_5e-6", *rates]

@@ -29,7 +29,7 @@ from reproduction.runs.one_run import with_masks
 from reproduction.stages import digest
 
 TRAIN, VAL, SHARE = "train", "val", 0.8  # of the source; the share that originals learn from
-BORDER = 0.25  # of the picture's border, the most that an object covers (docs/photos.md)
+BORDER = 0.25  # of the picture's border, the most that an object covers (docs/photographs.md)
 Masks = Literal["sound", "tokencut", "others", "ellipse"]
 
 domains = cache(read_pacs)

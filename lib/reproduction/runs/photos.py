@@ -1,6 +1,6 @@
 """Cures on photographs: originals, and arms of each, as the study has them by the same names.
 
-Which runs there are: tools/photos.py. What is asked of them, written before any: docs/photos.md.
+Which runs there are: tools/photos.py. What is asked of them, written before any: docs/photographs.md.
 """
 
 from __future__ import annotations
