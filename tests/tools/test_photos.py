@@ -41,7 +41,7 @@ def tool(monkeypatch):
 SMALLER = {"SEEDS": (0, 1), "LONGER_SEEDS": (0,), "LONGER": 3, "RATES": (1e-6,)}
 SMALLER |= {"ARMS": ("label", "relevance", "swap"), "CONTROLS": ("ellipse",)}
 SMALLER |= {"CONTROLLED": ("relevance",), "ELSEWHERE": {"cartoon": {"source": "cartoon"}}}
-SMALLER |= {"ELSEWHERE_SEEDS": (0,), "ELSEWHERE_ARMS": ("label", "swap")}
+SMALLER |= {"ELSEWHERE_SEEDS": (0,), "ELSEWHERE_ARMS": ("label", "relevance", "swap")}
 
 
 @pytest.fixture
@@ -194,7 +194,7 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     dose = found["photos_doses"].set_index(["original", "seed"])
     assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
     elsewhere = found["photos_elsewhere"].set_index(["where", "arm"])
-    assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "swap"]
+    assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "relevance", "swap"]
     assert elsewhere["over_label_pts"]["cartoon", "swap"] == pytest.approx(
         elsewhere["change_pts"]["cartoon", "swap"] - elsewhere["change_pts"]["cartoon", "label"],
         abs=1e-3,
