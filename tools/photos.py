@@ -84,14 +84,14 @@ def judged(study: Study) -> pd.DataFrame:
 def grid(rates: Mapping[str, float]) -> Iterator[tuple[str, Run]]:
     """All runs that answer, with their arm's name in the tables; what matters most is first.
 
-    Where the rule takes 5e-6, a run has two names.
+    Where the rule takes another rate than ONE_RATE, that is tried, too.
     """
     for seed in SEEDS:
         yield ORIGINAL, Run(ORIGINAL, seed)
         yield from ((arm, Run(arm, seed, rates[arm])) for arm in ARMS)
     for seed in SEEDS:
-        whole = [arm for arm in ARMS if not arm.startswith("last_layer")]
-        yield from ((f"{arm}_5e-6", Run(arm, seed, ONE_RATE)) for arm in whole)
+        others = [x for x in ARMS if rates[x] != ONE_RATE and not x.startswith("last_layer")]
+        yield from ((f"{arm}_5e-6", Run(arm, seed, ONE_RATE)) for arm in others)
     for seed in SEEDS:
         for arm in CONTROLLED:
             yield from ((f"{arm}_{m}", Run(arm, seed, rates[arm], m)) for m in CONTROLS)
@@ -262,7 +262,8 @@ def picture(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
     for i, (name, label) in enumerate(kinds.items()):
         whole = found[every].assign(gap_pts=found["gap_pts"] + 0.5 * i)  # beside each other
         _bars(axis, whole, name, fmt="s", color=f"C{i}", label=f"photographs, {label}")
-        axis.plot("gap_pts", f"{name}_pts", ".", data=found[~every], color=f"C{i}", alpha=0.5)
+        each = found[~every]
+        axis.plot(each["gap_pts"], each[f"{name}_pts"], ".", color=f"C{i}", alpha=0.5)
     axis.axhline(0, color=plots.INK, linewidth=1)
     axis.set(xlabel="background gap of the original (points)", ylabel="relevance adds (points)")
     axis.legend(fontsize=8)
@@ -328,7 +329,8 @@ def main() -> None:
     study = Study(given.data.resolve(), project_root() / "outputs" / "photos")
     rates = judged(study) if given.tables else make_all(study, given.jobs)
     write(study, rates)
-    looks(study, rates).savefig(study.out / "looks.png", dpi=100)  # has pictures of PACS: not kept
+    path = study.out / "looks.png"  # has pictures of PACS, so it is not kept in docs
+    looks(study, rates).savefig(path, dpi=100, bbox_inches="tight")
 
 
 if __name__ == "__main__":

@@ -219,7 +219,7 @@ def background_share(rows: pd.DataFrame) -> Interval | None:
     linear part of its error).
     """
     logit = rows.pivot(index="image", columns="condition", values="logit")
-    whole = logit["control"].to_numpy()
+    whole = logit["control"].to_numpy(copy=True)
     part = (logit["control"] - logit["grey"] + logit["filled"]).to_numpy() / 2
     if len(whole) < 2 or mean_interval(torch.from_numpy(whole))[0] <= 0:
         return None

@@ -40,7 +40,6 @@ from relevit.evaluate.predictions import BATCH
 from relevit.finetune.own_data import TOKENCUT, usable
 from relevit.finetune.own_folder import scaled
 from relevit.finetune.your_own import need_knowledge, tokencut_masks
-from relevit.masks import inverted
 from relevit.models.loading import OwnModel
 
 PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
@@ -267,7 +266,7 @@ def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], ob
 def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
     """Those that get a mask worth using, and what to know of them."""
     found = tokencut_masks(images, next(model.network.parameters()).device)
-    kept = found.kept & ~inverted(found.refined)
+    kept = found.kept
     if not kept.any():
         raise ValueError(
             f"audit: TokenCut finds no object in any of {len(images)} images; give masks"

@@ -57,7 +57,7 @@ def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tupl
     """The cure of a run on the images `train`, and why it is that one.
 
     `drawn` has their masks as they are on disk, None where TokenCut made them. Source of what
-    `auto` takes: docs/cures.md.
+    `auto` takes: docs/cures.md and docs/photographs.md.
     Raises: as `backgrounds`, where a swap is asked for and there is nothing to swap.
     """
     count = int(fit_for_swap(train).sum())
@@ -67,11 +67,11 @@ def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tupl
     if choices.cure != "auto":
         return choices.cure, "as asked"
     if drawn is not None and all(_is_box(drawn.mask(place)) for place in range(len(drawn))):
-        return "relevance", "the masks are boxes, with which no other was better in the study"
+        return "relevance", "the masks are boxes, with which no other was better on drawings"
     if count < 2:
         found = f"{count} of {len(train)} training images have a mask and a background beside it"
         return "relevance", f"{found}, and a swap needs two"
-    return "both", "the best in the study with masks that are no boxes"
+    return "swap", "the best on photographs (docs/photographs.md)"
 
 
 def _is_box(mask: Bool[np.ndarray, "height width"]) -> bool:

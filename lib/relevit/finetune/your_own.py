@@ -19,8 +19,7 @@ import numpy as np
 import pandas as pd
 import scipy
 import torch
-from jaxtyping import Bool
-from torch import Tensor, nn
+from torch import nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
@@ -54,7 +53,7 @@ from relevit.finetune.own_folder import (
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.finetune.validation import validation_figures
-from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec
+from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec, sound
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.spec import View
@@ -67,6 +66,7 @@ FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels i
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # validation images, whether a head knows the classes
+TRIES = 4  # times as many images as asked for, in which TokenCut looks for objects
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
@@ -79,7 +79,7 @@ class OwnImages:
     validation: Batch
     maps: int
     found: AutomaticMasks | None  # of these, where they are TokenCut's
-    kept: Bool[Tensor, " images"] | None = None  # to train on, by TokenCut where it makes the masks
+    drawn: Listing | None = None  # those to train on, where TokenCut makes their masks
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,8 @@ def prepare(
         model = _with_fitted_head(model, data, out, choices, say)
     else:
         need_knowledge(model, images.validation, "finetune: the original", REMEDY)
-    if images.kept is not None:
-        part = data.finetuning.select(images.kept.nonzero()[:, 0])
-        masked = with_mask_files(part, images.train.masks, model.view, out / "masks")
+    if images.drawn is not None:
+        masked = with_mask_files(images.drawn, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why)
     _plan(run, say)
@@ -381,7 +380,7 @@ def _training_images(
     masked, maps = int(shown.rows["mask"].notna().sum()), min(choices.validation_maps, len(shown))
     if annotated:
         view = replace(view, **options(choices.protocol, "View.mask"))
-    train = _read(data.finetuning, _to_crop(view) if annotated else view)
+    train = _read(data.finetuning, _to_crop(view)) if annotated else None
     if annotated and masked >= FEWEST_MAPS:
         halves = [shown.select(range(masked)), shown.select(range(masked, len(shown)))]
         read = [_read(half, view) for half in halves if len(half)]
@@ -389,12 +388,54 @@ def _training_images(
         validation = join([replace(each, masks=each.masks.to(kind)) for each in read])
         return OwnImages(train, validation, min(maps, masked), None)
     validation = _read(shown, model.view)
-    found = _tokencut(validation.select(range(maps)), "validation", choices, device, say)
+    say(f"TokenCut finds the objects of {maps} validation images")
+    found = tokencut_masks(validation.select(range(maps)), device, choices.protocol)
+    _need_objects(bool(found.kept.any()), maps, "validation")
     if annotated:
         return OwnImages(train, validation, maps, found)
-    made = _tokencut(train, "finetuning", choices, device, say)
-    train = replace(train, masks=made.refined).select(made.kept.nonzero()[:, 0])
-    return OwnImages(train, validation, maps, found, made.kept)
+    train, drawn = _with_objects(choices, data.train, view, device, say)
+    return OwnImages(train, validation, maps, found, drawn)
+
+
+def _with_objects(
+    choices: OwnChoices, part: Listing, view: View, device: torch.device, say: Say
+) -> tuple[Batch, Listing]:
+    """The first images of each class in which TokenCut finds an object, and where they come from.
+
+    It looks at no more than TRIES as many as are asked for.
+    """
+    wanted, labels = choices.images_per_class, part.labels.numpy()
+    left = {label: np.flatnonzero(labels == label)[: TRIES * wanted] for label in set(labels)}
+    batches, places, looked = [], [], 0
+    missing = dict.fromkeys(left, wanted)
+    while asked := [place for label in left for place in left[label][: missing[label]]]:
+        left = {label: row[missing[label] :] for label, row in left.items()}
+        say(f"TokenCut finds the objects of {len(asked)} finetuning images")
+        looked += len(asked)
+        images = _read(part.select(asked), view)
+        found = tokencut_masks(images, device, choices.protocol)
+        kept = found.kept.nonzero()[:, 0]
+        batches.append(replace(images, masks=found.refined).select(kept))
+        places += (chosen := [asked[place] for place in kept.tolist()])
+        for place in chosen:
+            missing[labels[place]] -= 1
+    _need_objects(bool(places), looked, "finetuning")
+    if lost := looked - len(places):
+        say(f"  note: in {lost} of {looked} it found no object, or the background in its place")
+    for label, count in missing.items():
+        if count:
+            say(f"  note: class {part.classes[label]} has {wanted - count} images to finetune on")
+    order = np.argsort(places, kind="stable").tolist()  # as they are in the part
+    return join(batches).select(order), part.select([places[i] for i in order])
+
+
+def _need_objects(some: bool, count: int, what: str) -> None:
+    """Raise ValueError where no image has a mask that is worth training on (B15, B17)."""
+    if not some:
+        raise ValueError(
+            f"finetune: TokenCut finds no object in any of the {count} {what} images; give "
+            "masks, or more images"
+        )
 
 
 def need_knowledge(model: OwnModel, images: Batch, what: str, mend: str) -> None:
@@ -430,24 +471,10 @@ def _batches(part: Listing, view: View) -> Iterator[Batch]:
 def tokencut_masks(
     batch: Batch, device: torch.device, protocol: Protocol = "published"
 ) -> AutomaticMasks:
-    """Masks of one's own images, which have no annotation."""
+    """Masks of one's own images, which have no annotation; kept are those of an object."""
     network = feature_model(FEATURES, FEATURE_SIDE, device)
     refining = options(protocol, "refine")
-    return automatic_masks(network, feature_spec(FEATURES), batch.images, **refining)
-
-
-def _tokencut(
-    batch: Batch, what: str, choices: OwnChoices, device: torch.device, say: Say
-) -> AutomaticMasks:
-    """Raises: ValueError where no image gets a mask that is worth training on (B15, B17)."""
-    say(f"TokenCut finds the objects of {len(batch)} {what} images")
-    found = tokencut_masks(batch, device, choices.protocol)
-    if not bool(found.kept.any()):
-        raise ValueError(
-            f"finetune: TokenCut finds no object in any of the {len(batch)} {what} images; give "
-            "masks, or more images"
-        )
-    return found
+    return sound(automatic_masks(network, feature_spec(FEATURES), batch.images, **refining))
 
 
 # What came of it

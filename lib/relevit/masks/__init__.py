@@ -6,10 +6,10 @@ Also how good they are, and their file.
 from relevit.masks.automatic import (
     AutomaticMasks,
     automatic_masks,
-    inverted,
     mask_quality,
     quality_rows,
     refine,
+    sound,
     zoom_in,
 )
 from relevit.masks.backbone import feature_model, feature_spec

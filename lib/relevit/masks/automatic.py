@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
 
 BATCH = 25  # images whose features are computed at once; masks do not depend on it but for rounding
+BORDER = 0.25  # of the picture's border, the most that an object covers (`sound`)
 AGREEMENT = 0.5  # IoU of coarse and refined mask below which the latter has lost the object (B17)
 CORLOC_IOU = 0.5  # of the boxes, from which an object counts as found
 
@@ -99,14 +100,17 @@ def refine(
     return torch.from_numpy(after), bool(keep)
 
 
-def inverted(masks: Bool[Tensor, "images 1 height width"]) -> Bool[Tensor, " images"]:
-    """Which masks have the background in the object's place, as TokenCut's of portraits often do.
+def sound(found: AutomaticMasks) -> AutomaticMasks:
+    """The same, of which those are kept that mark an object, and not the background in its place.
 
-    Ours: they cover more of the picture's edge than of the picture.
+    TokenCut often marks the background behind faces and what else fills the picture. Ours: a mask
+    that covers more than BORDER of the picture's border is given up. Of photographs that were
+    looked at, 99 of 104 that are left outline the object, and 101 of 150 before (docs/photographs).
     """
-    sides = (masks[..., 0, :], masks[..., -1, :], masks[..., 0], masks[..., -1])
-    edge = torch.cat([side.flatten(1) for side in sides], dim=1).float().mean(dim=1)
-    return edge > masks.float().mean(dim=(1, 2, 3))
+    masks = found.refined[:, 0].float()
+    sides = [masks[:, 0], masks[:, -1], masks[..., 0], masks[..., -1]]
+    border = torch.cat(sides, dim=1).mean(dim=1)
+    return replace(found, kept=found.kept & (border <= BORDER).to(found.kept.device))
 
 
 def mask_quality(

@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
-import torch
 
 from habitats.real.pacs import CLASSES, DOMAINS, read_pacs
 from relevit.base.device import choose_device
 from relevit.data.batch import Batch
 from relevit.data.image_set import ImageSet
 from relevit.finetune.own_folder import files_fingerprint
-from relevit.masks.automatic import AutomaticMasks, automatic_masks
+from relevit.masks.automatic import AutomaticMasks, automatic_masks, sound
 from relevit.masks.backbone import feature_model, feature_spec
 from relevit.masks.stored import MASKS, load_masks, save_masks
 from relevit.models.loading import RANDOM, OwnModel, open_model
@@ -29,7 +28,6 @@ from reproduction.runs.one_run import with_masks
 from reproduction.stages import digest
 
 TRAIN, VAL, SHARE = "train", "val", 0.8  # of the source; the share that originals learn from
-BORDER = 0.25  # of the picture's border, the most that an object covers (docs/photographs.md)
 Masks = Literal["sound", "tokencut", "others", "ellipse"]
 
 domains = cache(read_pacs)
@@ -97,13 +95,6 @@ def tokencut(study: Study, part: str) -> AutomaticMasks:
         found = automatic_masks(network, feature_spec(name), images, **refining)
         save_masks(folder, {of: (found, images)})
     return load_masks(folder, of, images)
-
-
-def sound(found: AutomaticMasks) -> AutomaticMasks:
-    """Those kept that cover little of the picture's border: others mark the background."""
-    mask = found.refined[:, 0].float()
-    edges = torch.cat([mask[:, 0], mask[:, -1], mask[..., 0], mask[..., -1]], dim=1)
-    return replace(found, kept=found.kept & (edges.mean(dim=1) <= BORDER))
 
 
 def masked(study: Study, part: str, kept: AutomaticMasks) -> Batch:

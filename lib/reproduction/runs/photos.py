@@ -1,6 +1,7 @@
 """Cures on photographs: originals, and arms of each, as the study has them by the same names.
 
-Which runs there are: tools/photos.py. What is asked of them, written before any: docs/photographs.md.
+Which runs there are: tools/photos.py. What is asked of them, written before any:
+docs/photographs.md.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.finetune.validation import validation_figures
-from relevit.masks.automatic import AutomaticMasks
+from relevit.masks.automatic import AutomaticMasks, sound
 from relevit.models.loading import OwnModel
 from reproduction.config import AblationsParams, CuresParams, FinetuneParams, StartParams
 from reproduction.measures.context import relevance_shares
@@ -34,7 +35,6 @@ from reproduction.runs.photo_images import (
     Masks,
     Study,
     pictures,
-    sound,
     to_finetune,
     to_look_at,
     tokencut,

@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval
-from relevit.finetune import own_audit
+from relevit.finetune import own_audit, your_own
 from relevit.finetune.own_audit import (
     Audit,
     AuditChoices,
@@ -122,15 +122,15 @@ def test_few_images_do_not_tell(tmp_path):
 
 
 def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
-    """Those that cover more of the edge than of the picture are of the background."""
     _, outlines, _ = scenes(60)
 
-    def found(images, device):
+    def found(network, spec, images, **refining):
         masks = outlines[:1].repeat(len(images), 1, 1, 1)
         masks[:2] = ~masks[:2]
         return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
 
-    monkeypatch.setattr(own_audit, "tokencut_masks", found)
+    monkeypatch.setattr(your_own, "automatic_masks", found)
+    monkeypatch.setattr(your_own, "feature_model", lambda *how: None)
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
     assert "the background in its place, in 2 of 60" in audit.notes[0]

@@ -62,8 +62,8 @@ def drawn(folder, shapes) -> tuple[Batch, Listing]:
     [
         (["box", "box"], True, "relevance", "the masks are boxes, with which"),
         (["box", "none", "box"], True, "relevance", "the masks are boxes, with which"),
-        (["box", "disc"], True, "both", "masks that are no boxes"),
-        (["box", "box"], False, "both", "masks that are no boxes"),
+        (["box", "disc"], True, "swap", "best on photographs"),
+        (["box", "box"], False, "swap", "best on photographs"),
         (["disc", "all"], True, "relevance", "1 of 2 training images have a mask and a background"),
     ],
 )

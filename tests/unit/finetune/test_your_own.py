@@ -27,6 +27,7 @@ from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.own_cure import NAMES
 from relevit.finetune.own_data import HELD_OUT
 from relevit.finetune.your_own import ORIGINAL
+from relevit.masks import AutomaticMasks
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model
 from relevit.models.spec import View
@@ -211,6 +212,37 @@ def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypat
     again = read_splits(data, run.out / "masks")["all"]
     found = {path: mask for path, mask in zip(again.images, again.masks, strict=True) if mask}
     assert found == dict(zip(run.data.finetuning.images, run.data.finetuning.masks, strict=True))
+
+
+def test_other_images_are_looked_at_where_there_is_no_object(
+    example, choices, tmp_path, monkeypatch
+):
+    """The first of each class has none here, and of one class the second has none, too."""
+    data, looked, lines = tmp_path / "no_masks", [], []
+    shutil.copytree(example / "data" / "images", data)
+
+    def found(network, spec, images, **refining):
+        masks = torch.zeros(len(images), 1, *images.shape[-2:], dtype=torch.bool)
+        masks[..., 30:60, 30:60] = True
+        if len(looked) == 1:
+            masks = ~masks
+        if len(looked) == 2:
+            masks[3] = ~masks[3]
+        looked.append(len(images))
+        return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
+
+    monkeypatch.setattr(your_own, "automatic_masks", found)
+    monkeypatch.setattr(your_own, "feature_model", lambda *how: None)
+    asked = but(choices, data=str(data), shifted=[])
+    run = your_own.prepare(asked, tmp_path / "out", "cpu", say=lines.append)
+    assert looked == [4, 40, 40]
+    second = run.data.train.rows[run.data.train.rows["label"].duplicated()]
+    wanted = second[second["label"] != run.data.classes[3]]
+    assert list(run.data.finetuning.ids) == wanted["id"].tolist()
+    assert run.images.train.labels.tolist() == run.data.finetuning.labels.tolist()
+    assert (run.images.train.masks.sum(dim=(1, 2, 3)) == 30 * 30).all()
+    assert "in 41 of 80 it found no object" in "".join(lines)
+    assert f"class {run.data.classes[3]} has 0 images to finetune on" in "".join(lines)
 
 
 @pytest.mark.parametrize(

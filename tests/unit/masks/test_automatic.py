@@ -11,11 +11,11 @@ import torch
 from relevit.masks import (
     AutomaticMasks,
     bilateral_solve,
-    inverted,
     mask_quality,
     quality_rows,
     refine,
     solid,
+    sound,
 )
 from relevit.protocols import options
 
@@ -112,9 +112,11 @@ def test_quality_in_closed_form():
     assert rows["kept"].tolist() == 2 * kept.tolist() and rows["index"].tolist() == 2 * [0, 1, 2, 3]
 
 
-def test_a_background_in_place_of_its_object_is_found():
-    """Also where the object leaves the picture, at its lower edge."""
-    whole, below = disc(48, 12), np.roll(disc(48, 20), 14, axis=0)
-    below[:20] = False
-    masks = torch.from_numpy(np.stack([whole, ~whole, below, ~below]))[:, None]
-    assert inverted(masks).tolist() == [False, True, False, True]
+def test_a_mask_along_the_border_is_given_up():
+    masks = torch.zeros(4, 1, 8, 8, dtype=torch.bool)
+    masks[0, 0, 2:6, 2:6] = True
+    masks[1] = ~masks[0]
+    masks[2, 0, :, :4] = True  # half of the border
+    masks[3, 0, 3:, 3:6] = True  # leaves the picture at its lower edge
+    found = sound(AutomaticMasks(masks, masks, torch.ones(4, dtype=torch.bool)))
+    assert found.kept.tolist() == [True, False, False, True]
