@@ -51,8 +51,8 @@ HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
     "dose and response: what the relevance terms gained on shifted drawings (Habitats) in four "
-    "worlds whose originals lean more or less, with two seeds; on the first photographs that it "
-    "was tried on (PACS) it did not hold"
+    "worlds whose originals lean more or less, with two seeds; on photographs (PACS) it did not "
+    "hold: relevance added nothing beyond chance, a background swap 6 points"
 )
 
 

@@ -80,6 +80,7 @@ class OwnImages:
     maps: int
     found: AutomaticMasks | None  # of these, where they are TokenCut's
     drawn: Listing | None = None  # those to train on, where TokenCut makes their masks
+    looked: int = 0  # images in which it looked for them
 
 
 @dataclass(frozen=True)
@@ -393,14 +394,18 @@ def _training_images(
     _need_objects(bool(found.kept.any()), maps, "validation")
     if annotated:
         return OwnImages(train, validation, maps, found)
-    train, drawn = _with_objects(choices, data.train, view, device, say)
-    return OwnImages(train, validation, maps, found, drawn)
+    return OwnImages(
+        validation=validation,
+        maps=maps,
+        found=found,
+        **_with_objects(choices, data.train, view, device, say),
+    )
 
 
 def _with_objects(
     choices: OwnChoices, part: Listing, view: View, device: torch.device, say: Say
-) -> tuple[Batch, Listing]:
-    """The first images of each class in which TokenCut finds an object, and where they come from.
+) -> dict[str, Any]:
+    """The first images of each class in which TokenCut finds an object: fields of `OwnImages`.
 
     It looks at no more than TRIES as many as are asked for.
     """
@@ -408,9 +413,9 @@ def _with_objects(
     left = {label: np.flatnonzero(labels == label)[: TRIES * wanted] for label in set(labels)}
     batches, places, looked = [], [], 0
     missing = dict.fromkeys(left, wanted)
+    say(f"TokenCut looks for images of each class with an object: {wanted}")
     while asked := [place for label in left for place in left[label][: missing[label]]]:
         left = {label: row[missing[label] :] for label, row in left.items()}
-        say(f"TokenCut finds the objects of {len(asked)} finetuning images")
         looked += len(asked)
         images = _read(part.select(asked), view)
         found = tokencut_masks(images, device, choices.protocol)
@@ -426,7 +431,8 @@ def _with_objects(
         if count:
             say(f"  note: class {part.classes[label]} has {wanted - count} images to finetune on")
     order = np.argsort(places, kind="stable").tolist()  # as they are in the part
-    return join(batches).select(order), part.select([places[i] for i in order])
+    drawn = part.select([places[i] for i in order])
+    return {"train": join(batches).select(order), "drawn": drawn, "looked": looked}
 
 
 def _need_objects(some: bool, count: int, what: str) -> None:

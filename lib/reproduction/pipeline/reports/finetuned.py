@@ -145,8 +145,8 @@ def _images(result: OwnResult) -> dict[str, Any]:
     run = result.run
     used = {"finetuned on": run.data.finetuning, "validation": run.data.validation, **run.data.test}
     masks = "annotated"
-    if run.images.kept is not None:
-        lost = len(run.images.kept) - len(run.data.finetuning)
+    if run.images.drawn is not None:
+        lost = run.images.looked - len(run.data.finetuning)
         masks = "TokenCut's, without annotation; the folder masks has them, for --masks to read"
         masks += f"; it found none to train on in {lost} more" * bool(lost)
     return {
