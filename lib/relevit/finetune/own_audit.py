@@ -37,14 +37,13 @@ from relevit.evaluate.lean import (
     lean_verdict,
 )
 from relevit.evaluate.predictions import BATCH
-from relevit.finetune.own_data import TOKENCUT, usable
+from relevit.finetune.own_data import TOKENCUT, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
 from relevit.finetune.your_own import need_knowledge, tokencut_masks
 from relevit.models.loading import OwnModel
 
 PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
 MOST_IMAGES = 300
-OF_A_CLASS = 4  # images, where there are more classes than can be shown
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
 HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
@@ -200,20 +199,7 @@ def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listin
     elif bare.any() and not bare.all():
         notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
         part = part.select(np.flatnonzero(~bare).tolist())
-    return _drawn(part, choices.most, choices.seed), notes
-
-
-def _drawn(part: Listing, most: int, seed: int) -> Listing:
-    """At most so many images, as even over the classes as can be, and OF_A_CLASS of each at least.
-
-    So of very many classes some are drawn: a gap needs two images of a class.
-    """
-    rng = np.random.default_rng(seed)
-    classes = rng.permutation(part.labels.unique().numpy())[: max(2, most // OF_A_CLASS)]
-    rows = pd.DataFrame({"label": part.labels}).sample(frac=1, random_state=rng)
-    rows = rows[rows["label"].isin(classes)]
-    order = rows.groupby("label").cumcount().sort_values(kind="stable")
-    return part.select(sorted(order.index[:most]))
+    return sample_evenly(part, choices.most, choices.seed), notes
 
 
 def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:

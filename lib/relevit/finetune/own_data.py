@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from timm.data import ImageNetInfo
 
 from relevit.choices.own import OwnChoices
@@ -17,6 +18,7 @@ from relevit.data.own.outlines import MaskValues
 
 HELD_OUT = "held_out"  # the test images that look like those of training
 TOKENCUT = "tokencut"
+OF_A_CLASS = 4  # images, where there are more classes than can be shown
 FEWEST_IMAGES = 10  # of a set, below which one says nothing
 SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
 
@@ -103,6 +105,19 @@ def sample(part: Listing, count: int, seed: int) -> Listing:
     """At most so many images, drawn by the seed, in the order of the part."""
     places = np.random.default_rng(seed).permutation(len(part))[:count]
     return part.select(sorted(places.tolist()))
+
+
+def sample_evenly(part: Listing, most: int, seed: int) -> Listing:
+    """At most so many images, as even over the classes as can be, and OF_A_CLASS of each at least.
+
+    So of very many classes some are drawn: a background gap needs two images of a class.
+    """
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(part.labels.unique().numpy())[: max(2, most // OF_A_CLASS)]
+    rows = pd.DataFrame({"label": part.labels}).sample(frac=1, random_state=rng)
+    rows = rows[rows["label"].isin(classes)]
+    order = rows.groupby("label").cumcount().sort_values(kind="stable")
+    return part.select(sorted(order.index[:most]))
 
 
 def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:

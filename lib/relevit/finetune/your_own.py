@@ -31,13 +31,14 @@ from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import PERCENT, mean_interval
+from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.looking import Look, look, look_rows
 from relevit.evaluate.predictions import BATCH, make_classifier, predict
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
-from relevit.finetune.own_data import OwnData, divide, sample
+from relevit.finetune.own_data import HELD_OUT, TOKENCUT, OwnData, divide, sample, sample_evenly
 from relevit.finetune.own_folder import (
     FREE,
     SAID,
@@ -526,10 +527,51 @@ def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
 
 
+def lean_of_all(
+    run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
+) -> pd.DataFrame:
+    """What each model answers to held-out images on other backgrounds: `lean_rows` and `model`.
+
+    Their masks are TokenCut's where those of finetuning are. Where nothing can be put on another
+    background the table is empty, and `say` is told why.
+    """
+    part, view = run.data.test[HELD_OUT], run.model.view
+    if run.data.masks != TOKENCUT:
+        part = part.select(np.flatnonzero(part.rows["mask"].notna()))
+    part = sample_evenly(part, run.choices.looked_at, run.choices.seed)
+    if not len(part):
+        say("no background gap: no held-out image has a mask")
+        return pd.DataFrame()
+    batch, rows = _read(part, view), []
+    if run.data.masks == TOKENCUT:
+        found = tokencut_masks(batch, run.device, run.choices.protocol)
+        batch = replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+    shown = (batch.images, batch.masks > 0.5, batch.labels)
+    try:
+        for name, network in models.items():
+            found = lean_rows(network, run.model.spec, *shown, seed=run.choices.seed)
+            background_gap(found)
+            rows.append(found.assign(model=name))
+    except ValueError as error:
+        say(f"no background gap: {error}")
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+
+
 def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
     batch, names = _read(run.shown, run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
+
+
+def lean_gaps(lean: pd.DataFrame) -> pd.DataFrame:
+    """The background gap of each model of `lean_of_all`, in points, with its 95 % interval.
+
+    Columns: model, images, gap_pts, low_pts, high_pts.
+    """
+    columns = ["model", "images", "gap_pts", "low_pts", "high_pts"]
+    parts = lean.groupby("model", sort=False) if len(lean) else ()
+    rows = [(model, *background_gap(part)) for model, part in parts]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
@@ -583,6 +625,7 @@ class OwnResult:
     accuracies: pd.DataFrame
     changes: pd.DataFrame
     looks: pd.DataFrame
+    lean: pd.DataFrame
     models: Mapping[str, nn.Module]
 
     @property
@@ -604,7 +647,7 @@ def finetune_folder(
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same by the cure `against`, so that what `cure` adds is told from what more training does.
-    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes` and `looks` as parquet,
+    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes`, `looks` and `lean` as parquet,
     `run.json` and `log.txt`; a run that was stopped goes on. `network` as in `prepare`. `say` is
     told each line for people, `step` each step.
     Raises: as `prepare` and `chosen_rate`.
@@ -617,9 +660,8 @@ def finetune_folder(
     say(about_rate(run, rates, lr))
     models = networks(run, lr, say, step)
     answers = answer_all(run, models, say)
-    result = OwnResult(
-        run, lr, rates, accuracies(answers), changes(answers), look_at_all(run, models), models
-    )
+    looks, lean = look_at_all(run, models), lean_of_all(run, models, say)
+    result = OwnResult(run, lr, rates, accuracies(answers), changes(answers), looks, lean, models)
     save(result, answers)
     return result
 
@@ -632,6 +674,7 @@ def save(result: OwnResult, answers: pd.DataFrame) -> None:
         "accuracies": result.accuracies,
         "changes": result.changes,
         "looks": result.looks,
+        "lean": result.lean,
     }
     for name, table in tables.items():
         write_atomically(result.run.out / f"{name}.parquet", table.to_parquet)

@@ -14,7 +14,7 @@ from torch import nn
 
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval
-from relevit.finetune import own_audit, your_own
+from relevit.finetune import own_audit, own_data, your_own
 from relevit.finetune.own_audit import (
     Audit,
     AuditChoices,
@@ -157,9 +157,10 @@ def test_masks_that_cover_all_are_refused(tmp_path):
 
 
 def test_of_many_classes_some_are_drawn_with_several_images_each(data):
-    part = own_audit._drawn(read_data(data), 8, 0)
+    part = own_data.sample_evenly(read_data(data), 8, 0)
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
-    assert np.bincount(own_audit._drawn(read_data(data), 30, 0).labels).tolist() == [10, 10, 10]
+    every = own_data.sample_evenly(read_data(data), 30, 0)
+    assert np.bincount(every.labels).tolist() == [10, 10, 10]
 
 
 def test_classes_are_found_in_the_head():

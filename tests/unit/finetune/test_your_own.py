@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_every_step_is_told_once(done):
 def test_what_a_run_leaves(done):
     assert {path.name for path in done.run.out.glob("*.*")} >= {
         "run.json", "weights.safetensors", "rates.parquet", "accuracies.parquet", "changes.parquet",
-        "looks.parquet", "answers.parquet",
+        "looks.parquet", "answers.parquet", "lean.parquet",
     }  # fmt: skip
     assert set(done.accuracies["model"]) == {ORIGINAL, WITHOUT, WITH}
     assert list(done.accuracies["dataset"].unique()) == [HELD_OUT, "a"]
@@ -114,6 +115,25 @@ def test_what_a_run_leaves(done):
         known = dict(zip(part.ids, part.labels.tolist(), strict=True))
         assert rows["file"].nunique() == size
         assert rows["label"].tolist() == [known[file] for file in rows["file"]]
+
+
+@pytest.mark.slow
+def test_how_much_each_model_leans_is_asked_on_held_out_images(done):
+    def asked(part):
+        run = replace(done.run, data=replace(done.run.data, test={HELD_OUT: part}))
+        return your_own.lean_of_all(run, done.models, lines.append)
+
+    lines, data = [], done.run.data
+    rows = asked(data.train)
+    gaps = your_own.lean_gaps(rows)
+    assert list(gaps["model"]) == list(done.models) and rows["image"].nunique() == 4
+    for row in gaps.itertuples():
+        mine = rows[rows["model"] == row.model].groupby("condition")["right"].mean()
+        assert row.gap_pts == pytest.approx(100 * (mine["same"] - mine["other"]))
+    assert not lines and done.lean.empty and your_own.lean_gaps(done.lean).empty
+    assert asked(data.test[HELD_OUT]).empty
+    assert asked(replace(data.train, rows=data.train.rows.assign(mask=None))).empty
+    assert "no class has two images" in lines[0] and "no held-out image has a mask" in lines[1]
 
 
 @pytest.mark.slow

@@ -99,6 +99,8 @@ def test_a_run_ends_in_a_report_and_a_card(run):
     page = (run / "report.html").read_text()
     for part in (
         "The answers",
+        "How much it leans on the background",
+        "too few of the held-out images have an object that can be put elsewhere",
         "Where it looks",
         "The learning rate",
         "<th>interval</th>",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from relevit.choices.own import OwnChoices
 from reproduction.pipeline.cli import main
-from reproduction.pipeline.reports.finetuned import command
+from reproduction.pipeline.reports.finetuned import command, leaned
 
 MANY = {
     "data": "my images/it's",
@@ -46,3 +49,17 @@ def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
         main(words)
     assert asked[:2] == [choices, Path("a run")]
     assert ("--set" in words) == (given != {"data": "x"})
+
+
+def test_the_finding_says_how_much_the_model_leaned():
+    rows = [
+        {"model": model, "image": image, "condition": condition, "right": right}
+        for model, wrong in {"original": 6, "without": 4, "with swaps": 1}.items()
+        for image in range(10)
+        for condition, right in {"same": True, "other": image >= wrong}.items()
+    ]
+    said = leaned(SimpleNamespace(cure="swap"), pd.DataFrame(rows))
+    assert re.fullmatch(
+        r" It leaned \+60 \(.*\) points on the background, and leans \+10 \(.*\)\.", said
+    )
+    assert leaned(SimpleNamespace(cure="swap"), pd.DataFrame()) == ""

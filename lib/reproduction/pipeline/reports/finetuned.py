@@ -22,7 +22,7 @@ from relevit.choices.own import OwnChoices
 from relevit.finetune.learning_rate import highest_passing
 from relevit.finetune.own_cure import ABOUT, NAMES, SWAPPED
 from relevit.finetune.own_data import HELD_OUT
-from relevit.finetune.your_own import ORIGINAL, OwnResult, OwnRun, about_rate, examples
+from relevit.finetune.your_own import ORIGINAL, OwnResult, OwnRun, about_rate, examples, lean_gaps
 from relevit.models.card import load_code, write_card
 from reproduction import plots
 from reproduction.plots.style import picture_kind, stored
@@ -58,9 +58,9 @@ def write_report(result: OwnResult) -> Path:
         notes.insert(0, about_rate(run, result.rates, result.lr))
     page = template.render(
         title=f"{run.model.spec.name} on {run.data.train.name}",
-        finding=finding(run, result.changes),
+        finding=finding(run, result.changes) + leaned(run, result.lean),
         notes=notes,
-        parts=[part(result) for part in (_images, _accuracy, _maps, _rate, _use, _made)],
+        parts=[part(result) for part in (_images, _accuracy, _lean, _maps, _rate, _use, _made)],
     )
     path = run.out / REPORT
     write_atomically(path, page)
@@ -96,6 +96,16 @@ def finding(run: OwnRun, changes: pd.DataFrame) -> str:
         f"{means[f'{twin} - {ORIGINAL}']:+z.1f}. The difference of the two is "
         f"{added['change_pts'].mean():+z.1f}: {beyond} (95 % over images, one run)."
     )
+
+
+def leaned(run: OwnRun, lean: pd.DataFrame) -> str:
+    """How much the original leaned on the background, and how much the result does."""
+    gaps = lean_gaps(lean).set_index("model")
+    if gaps.empty:
+        return ""
+    before, after = (gaps.loc[name] for name in (ORIGINAL, NAMES[run.cure]))
+    told = [f"{x.gap_pts:+z.0f} ({x.low_pts:+z.0f} to {x.high_pts:+z.0f})" for x in (before, after)]
+    return f" It leaned {told[0]} points on the background, and leans {told[1]}."
 
 
 def command(choices: OwnChoices, out: Path) -> str:
@@ -202,6 +212,28 @@ def _by_class(result: OwnResult) -> str:
     table.insert(0, "images", groups.size().unstack()[ORIGINAL])
     table.index = [result.run.data.classes[label] for label in table.index]
     return _folded(f"Top-1 by class, on {dataset}", table)
+
+
+def _lean(result: OwnResult) -> dict[str, Any]:
+    gaps = lean_gaps(result.lean)
+    if gaps.empty:
+        text = "Not known: too few of the held-out images have an object that can be put elsewhere."
+        return {"heading": "How much it leans on the background", "texts": [text]}
+    top1 = 100 * result.lean.assign(right=result.lean["right"].astype(float)).pivot_table(
+        index="model", columns="condition", values="right", sort=False
+    )
+    intervals = [f"{row.low_pts:+z.1f} to {row.high_pts:+z.1f}" for row in gaps.itertuples()]
+    table = gaps.set_index("model")[["images", "gap_pts"]].assign(interval=intervals)
+    return {
+        "heading": "How much it leans on the background",
+        "texts": [
+            "Held-out images with their object put on other backgrounds. The gap is top-1 on those "
+            "of the same class less that on another's (same, other), in points; the interval, 95 "
+            "%, is over images. Control: on its own background, filled in. Filled: the object is "
+            "painted over. relevit audit says more of one model."
+        ],
+        "tables": [_html(table), _html(top1)],
+    }
 
 
 def _maps(result: OwnResult) -> dict[str, Any]:
