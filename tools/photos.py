@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from habitats.real.pacs import CLASSES, DOMAINS
+from habitats.real.pacs import CLASSES, COUNTS, DOMAINS
 from relevit.base.device import cores
 from relevit.base.files import project_root
 from relevit.base.results import read_json, read_rows, read_table
@@ -323,7 +323,8 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="of what is made, and no more runs")
     given = parser.parse_args()
     try:
-        domains(given.data)
+        for name, part in domains(given.data).items():
+            print(f"{name}: {len(part)} of {COUNTS[name]} pictures", flush=True)
     except (ValueError, FileNotFoundError) as error:
         sys.exit(str(error))
     study = Study(given.data.resolve(), project_root() / "outputs" / "photos")

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from habitats.real.pacs import CLASSES, DOMAINS, PAGE, read_pacs
+from habitats.real.pacs import COUNTS as ALL_OF_IT
 from replicas.pictures import picture, stored_jpeg, truncate
 from reproduction.measures.paired import ORIGINAL
 from reproduction.runs import photo_images, photos
@@ -83,9 +84,13 @@ def test_domains_are_read_by_their_folders(pacs):
     assert {part.classes for part in found.values()} == {CLASSES}
 
 
-def test_what_is_no_pacs_is_said_before_any_work(pacs, tmp_path):
+def test_what_is_no_pacs_is_said_before_any_work(pacs, tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=f"no folder photo, .*Li et al. 2017.*{PAGE}"):
         read_pacs(tmp_path)
+    with monkeypatch.context() as fewer:
+        fewer.setitem(ALL_OF_IT, "cartoon", 69)
+        with pytest.raises(ValueError, match="cartoon has 70 pictures, and PACS 69; give PACS"):
+            read_pacs(pacs)
     for domain in DOMAINS:
         (tmp_path / domain).mkdir()
         for name in CLASSES:

@@ -13,7 +13,8 @@ from relevit.data.own.folder import read_data
 from relevit.data.own.listing import Listing
 
 PAGE = "https://domaingeneralization.github.io"
-DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
+COUNTS = {"photo": 1670, "art_painting": 2048, "cartoon": 2344, "sketch": 3929}  # pictures
+DOMAINS = tuple(COUNTS)
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
 
 
@@ -31,6 +32,11 @@ def read_pacs(folder: Path) -> dict[str, Listing]:
     found = examine_parts({name: read_data(folder / name) for name in DOMAINS})
     for name, each in found.items():
         need_usable(each)
+        if len(each.listing) > COUNTS[name]:
+            raise ValueError(
+                f"pacs: {folder / name} has {len(each.listing)} pictures, and PACS {COUNTS[name]}; "
+                "give PACS itself, or a part of it"
+            )
         if each.listing.classes != CLASSES:
             raise ValueError(
                 f"pacs: {folder / name} has the classes {', '.join(each.listing.classes)}; those "
