@@ -1,0 +1,111 @@
+"""Does the audit find what is known? Models of `make controls`, whose gap redrawing gives exactly.
+
+    python tools/audit_known.py outputs/controls/runs     25 min on 2 cores, after make controls
+
+In Habitats the same animal can be drawn at home and in a random home. So the true gap of a model is
+known, without cutting or pasting. The audit sees the images at home alone: with exact masks, and
+with TokenCut's. Writes docs/results/audit_known.csv (docs/audit.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+
+from habitats.homes import habitats
+from relevit.base.files import project_root
+from relevit.data.batch import Batch
+from relevit.evaluate.intervals import mean_interval
+from relevit.evaluate.lean import Interval, background_gap, lean_rows, lean_verdict
+from relevit.evaluate.predictions import predict
+from relevit.finetune.epochs import WEIGHTS
+from relevit.finetune.your_own import tokencut_masks
+from relevit.models.loading import OwnModel, open_model
+
+TARGET = project_root() / "docs" / "results" / "audit_known.csv"
+IMAGES, SIDE = 300, 112  # of an audit; pixels
+DRAWS = 3  # of images, for models that do not lean: how often is it wrong of these?
+NOT_LEANING = "images_51200"  # trained until the gap was gone; also what was finetuned from it
+
+
+def models(runs: Path) -> Iterator[tuple[str, Path]]:
+    """The originals, by what they have learned, and all that started from NOT_LEANING."""
+    for folder in sorted(runs.iterdir()):
+        name = re.sub(r"-[0-9a-f]{6}$", "", folder.name)
+        if name.startswith("original.") or NOT_LEANING in name:
+            yield name, folder / WEIGHTS
+
+
+def twins(draw: int) -> tuple[Batch, Batch]:
+    """The same animals at home and in a random home."""
+    places = range(draw * IMAGES, (draw + 1) * IMAGES)
+    home, random = (
+        habitats().draw(name, places, size=SIDE) for name in ("mixed_same", "mixed_random")
+    )
+    return home, random
+
+
+def redrawn(model: OwnModel, home: Batch, random: Batch) -> Interval:
+    right = [
+        (predict(model.network, model.spec, batch.split(50))["label_rank"] == 0).to_numpy(float)
+        for batch in (home, random)
+    ]
+    change = 100 * (right[0] - right[1])
+    return Interval(len(change), change.mean(), *mean_interval(torch.from_numpy(change)))
+
+
+def audited(model: OwnModel, batch: Batch) -> Interval:
+    """What `relevit audit` would say of these images and masks."""
+    shown = (batch.images, batch.masks, batch.labels)
+    return background_gap(lean_rows(model.network, model.spec, *shown, seed=0))
+
+
+def rows(runs: Path) -> Iterator[dict[str, object]]:
+    for name, weights in models(runs):
+        model = open_model("dinov2-s", weights, classes=40, options={"img_size": SIDE})
+        own = NOT_LEANING in name
+        for draw in range(DRAWS if own else 1):
+            home, random = twins(draw)
+            masks = {"annotated": home}
+            if name.startswith("original.") and not draw:
+                found = tokencut_masks(home, torch.device("cpu"))
+                kept = found.kept.nonzero()[:, 0]
+                masks["tokencut"] = replace(home, masks=found.refined).select(kept)
+            truth = redrawn(model, home, random)
+            for kind, batch in masks.items():
+                gap = audited(model, batch)
+                yield {
+                    "model": name,
+                    "draw": draw,
+                    "masks": kind,
+                    **_ends("redrawn", truth),
+                    **_ends("gap", gap),
+                    "images": gap.images,
+                    "verdict": lean_verdict(gap),
+                }
+
+
+def _ends(name: str, found: Interval) -> dict[str, float]:
+    ends = zip(("", "_low", "_high"), found[1:], strict=True)
+    return {f"{name}{end}_pts": np.round(value, 2) for end, value in ends}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("runs", type=Path)
+    made = []
+    for row in rows(parser.parse_args().runs):
+        print(row, flush=True)
+        made.append(row)
+    pd.DataFrame(made).to_csv(TARGET, index=False, lineterminator="\n")
+
+
+if __name__ == "__main__":
+    main()
