@@ -18,6 +18,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from timm.data import ImageNetInfo
 
+from relevit.attribution import explain
 from relevit.choices.words import Corrupted
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
@@ -25,6 +26,7 @@ from relevit.data.own.check import examine
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing, order_note, places_of, some
 from relevit.data.own.outlines import AS_SEEN, MaskValues
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.lean import (
     CONDITIONS,
     Interval,
@@ -36,6 +38,7 @@ from relevit.evaluate.lean import (
     lean_rows,
     lean_verdict,
 )
+from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
 from relevit.finetune.own_data import TOKENCUT, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
@@ -46,6 +49,7 @@ PARTS = ("test", "validation", "all", "train")  # of a folder: the first that th
 MOST_IMAGES = 300
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
+MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
 HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
@@ -88,10 +92,21 @@ class OfClass(Part):
     gap_pts: Mean
 
 
+class OfMap(Part):
+    """How much of an attribution method's map for the answer lies on the object, in percent."""
+
+    method: str
+    images: int
+    on_object_pct: Mean
+    right_pct: float | None = Field(description="of images that are answered right, None without")
+    wrong_pct: float | None = Field(description="of those answered wrong")
+    object_pct: float = Field(description="what a flat map has there: the object's share of pixels")
+
+
 class Audit(Part):
     """What `audit.json` says."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     model: str
     data: str
     part: str = Field(description="name of the part that was shown: test, if there is one")
@@ -107,6 +122,7 @@ class Audit(Part):
     expected_gain_pts: Mean = Field(description="of a cure, on shifted images, by the law")
     law: str = Field(description="where the expected gain comes from")
     conditions: list[Shown]
+    maps: list[OfMap] = Field(description=f"of two methods, on the first {MAPPED} images")
     classes: list[OfClass] = Field(description="that have two images or more, worst first")
     examples: list[str] = Field(description="the images that say it best")
     notes: list[str] = Field(description="what to know before one reads the numbers")
@@ -179,6 +195,7 @@ def audit_folder(
         seed=choices.seed,
         examples=[part.ids[place] for place in examples],
         notes=notes,
+        maps=on_object(model, images, rows),
         **_said(rows, names),
     )
     return Audited(audit, rows, images, names, examples)
@@ -302,6 +319,43 @@ def _said(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         "conditions": conditions,
         "classes": classes,
     }
+
+
+def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]:
+    """Where the model looks in the images as they are, by MAPS; those that can explain it.
+
+    `rows` are those of `lean_rows`, of these images.
+    """
+    seen = rows[rows["condition"] == "original"].head(MAPPED)
+    batch = images.select(seen["image"].tolist())
+    masks, right, found = batch.masks > 0.5, torch.tensor(seen["right"].tolist()), []
+    for method in MAPS:
+        shares = []
+        try:
+            for part in replace(batch, masks=masks).split(BATCH):
+                pixels = model.spec.normalise(part.images, like=next(model.network.parameters()))
+                heat = explain(model.network, pixels, method=method, positive=True)
+                shares.append(object_share_pct(heat.cpu().double(), part.masks))
+        except ValueError:  # a method that does not know this architecture
+            continue
+        share = torch.cat(shares)
+        of = {
+            kind: share[which].mean().item()
+            for kind, which in (("right", right), ("wrong", ~right))
+        }
+        found.append(
+            OfMap(
+                method=method,
+                images=len(share),
+                on_object_pct=_mean(
+                    Interval(len(share), share.mean().item(), *mean_interval(share, PERCENT))
+                ),
+                right_pct=of["right"] if right.any() else None,
+                wrong_pct=of["wrong"] if not right.all() else None,
+                object_pct=100 * masks.double().mean().item(),
+            )
+        )
+    return found
 
 
 def sentence(gap: Interval) -> str:

@@ -12,6 +12,7 @@ from PIL import Image
 from timm.data import ImageNetInfo
 from torch import nn
 
+from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval
 from relevit.finetune import own_audit, own_data, your_own
@@ -24,7 +25,7 @@ from relevit.finetune.own_audit import (
     sentence,
 )
 from relevit.masks import AutomaticMasks
-from relevit.models.loading import OwnModel
+from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
 from unit.evaluate.test_lean import SIDE, Reader, scenes
 
@@ -114,6 +115,26 @@ def test_what_is_told_best_and_noted():
     assert lost.startswith("1 of 4 images") and cost.startswith("pasting alone costs 100 points")
     alone, _ = own_audit._notes(rows.query("image != 2 or condition != 'same'"), 3)
     assert alone.startswith("1 images are the only one")
+
+
+def test_relevance_on_both_halves_is_all_of_it(data):
+    tiny, rows = open_model("tiny", classes=40), audited("object", data).rows
+    images = torch.randint(256, (60, 3, 112, 112), dtype=torch.uint8)
+    left = torch.zeros(60, 1, 112, 112, dtype=torch.bool)
+    left[..., :30] = True
+    rows.loc[rows["image"] < 20, "right"] = False
+    of = [
+        own_audit.on_object(tiny, Batch(images, masks, torch.zeros(60).long()), rows)
+        for masks in (left, ~left)
+    ]
+    for ours, others in zip(*of, strict=True):
+        assert ours.on_object_pct.value + others.on_object_pct.value == pytest.approx(100)
+        assert ours.object_pct == pytest.approx(100 * 30 / 112)
+        assert (20 * ours.wrong_pct + 40 * ours.right_pct) / 60 == pytest.approx(
+            ours.on_object_pct.value
+        )
+    unknown = OwnModel(Reader("object"), SPEC, False)  # which no method explains
+    assert own_audit.on_object(unknown, Batch(*scenes(60)), rows) == []
 
 
 def test_few_images_do_not_tell(tmp_path):

@@ -146,6 +146,8 @@ def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):
     found = Audit.model_validate_json((out / "audit.json").read_text())
     assert found.images == 80 and found.masks == "annotated" and len(found.classes) == 20
     page = (out / "index.html").read_text()
+    assert [row.method for row in found.maps] == ["gae", "libra_grad"] and "Where it looks" in page
+    assert all(0 < row.object_pct < row.on_object_pct.value < 100 for row in found.maps)
     assert found.sentence in page and page.count("<img ") == 12 * 4
     assert all(f"{row.name}</td>" in page for row in found.classes)
     rows = pd.read_csv(out / "rows.csv", keep_default_na=False)
