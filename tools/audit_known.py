@@ -13,6 +13,7 @@ import argparse
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,7 @@ def models(runs: Path) -> Iterator[tuple[str, Path]]:
             yield name, folder / WEIGHTS
 
 
+@cache
 def twins(draw: int) -> tuple[Batch, Batch]:
     """The same animals at home and in a random home."""
     places = range(draw * IMAGES, (draw + 1) * IMAGES)

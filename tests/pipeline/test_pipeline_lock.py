@@ -19,7 +19,7 @@ from reproduction.pipeline.progress import LOG
 from .projects import ROOT
 
 SMALL = "small"
-STOPPED_S = 5.0  # for all to be gone
+STOPPED_S = 20.0  # for all to be gone; some three on an idle machine
 PATIENCE_S = 60.0  # on a busy machine, for what must come
 LINE = "Stopped. Results so far are kept: the same command goes on."
 # The first stage waits for a file, beside a child that hears no SIGTERM.

@@ -37,7 +37,9 @@ CONDITIONS = {
     "filled": "object painted over",
 }
 BLUR = 8  # fields a side whose means are left of a blurred background
-MATTERS_PTS = 10.0  # a gap that an interval must exclude before a model is said not to lean
+# From here on a gap matters. Models that do not lean at all have one of some points where objects
+# are pasted, as they trust a pasted object less and its background more (docs/audit.md).
+MATTERS_PTS = 10.0
 
 Images = UInt8[Tensor, "images 3 height width"]
 Masks = Bool[Tensor, "images 1 height width"]
@@ -229,10 +231,7 @@ def background_share(rows: pd.DataFrame) -> Interval | None:
 
 
 def lean_verdict(gap: Interval) -> Verdict:
-    """What a background gap says: beyond chance or not, or that nobody can tell yet.
-
-    A model is said not to lean only where its interval excludes a gap of MATTERS_PTS.
-    """
-    if gap.low > 0:
+    """What a background gap says: above or below MATTERS_PTS, or that nobody can tell yet."""
+    if gap.low > MATTERS_PTS:
         return "leans"
     return "does not lean" if gap.high < MATTERS_PTS else "too few to tell"

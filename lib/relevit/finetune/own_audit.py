@@ -29,6 +29,7 @@ from relevit.data.own.outlines import AS_SEEN, MaskValues
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.lean import (
     CONDITIONS,
+    MATTERS_PTS,
     Interval,
     Verdict,
     background_gap,
@@ -50,7 +51,7 @@ MOST_IMAGES = 300
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
-HALF_WIDTH_PTS = 5.0  # of an interval that tells a gap of ten points from none
+FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
     "dose and response: what the relevance terms gained on shifted drawings (Habitats) in four "
@@ -360,18 +361,17 @@ def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]
 
 def sentence(gap: Interval) -> str:
     """The verdict on a gap, with its interval."""
-    ends = f"{gap.low:+z.0f} to {gap.high:+z.0f}"
+    ends = f"Moves {gap.low:z.0f} to {gap.high:z.0f} points with the background"
     verdict = lean_verdict(gap)
     if verdict == "leans":
-        return f"Moves {gap.low:.0f} to {gap.high:.0f} points with the background: leans."
+        return f"{ends}: leans."
     if verdict == "does not lean":
-        return (
-            f"Does not lean beyond chance ({ends} points with the background): a cure will not pay."
-        )
-    wanted = gap.images * ((gap.high - gap.low) / 2 / HALF_WIDTH_PTS) ** 2
+        return f"{ends}, less than {MATTERS_PTS:.0f}: does not lean; a cure will not pay."
+    half = max(abs(gap.value - MATTERS_PTS), FINEST_PTS)
+    wanted = gap.images * ((gap.high - gap.low) / 2 / half) ** 2
     return (
-        f"Too few to tell: {ends} points with the background, of {gap.images} images; about "
-        f"{float(f'{wanted:.1g}'):.0f} would tell."
+        f"{ends}: too few to tell whether it is {MATTERS_PTS:.0f} or more, of {gap.images} images; "
+        f"about {float(f'{wanted:.1g}'):.0f} would tell."
     )
 
 
