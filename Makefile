@@ -63,12 +63,12 @@ numbers: setup  ## Write the numbers in all prose anew from docs/results (make n
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
 	$(BIN)/python -m reproduction.pipeline study -j $(JOBS)
 
-controls: setup  ## Is it the object, is the original done, does it last? (about 2 hours on 2 cores)
+controls: setup  ## Is it the object, is the original done, does it last? (three to four hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline controls -j $(JOBS)
 	$(BIN)/python -m reproduction.pipeline controls_things -j $(JOBS)
 	$(BIN)/python tools/controls.py
 
-photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (about 2 hours on 2 cores)
+photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
 	$(BIN)/python tools/photos.py $(DATA) -j $(JOBS)
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class

@@ -388,9 +388,9 @@ def _photos_elsewhere() -> Table:
         "change": "change:+0.0~",
         "over `label`": "over_label:+0.0~",
         "over `relevance`": "over_relevance:+0.0~",
+        "over `swap`": "over_swap:+0.0~",
         "`val`": "val:+0.0~",
         "gap": "gap:+0.0",
-        "by": "gap_change:+0.0~",
     }
 
 
@@ -403,6 +403,33 @@ def _photos_rates() -> Table:
         "after": "class_loss:0.000",
         "passes": "passes",
         "taken": "taken",
+    }
+
+
+def _audit_known() -> Table:
+    """An audit of each original, by exact masks and by TokenCut's, the most leaning first."""
+    rows = read("audit_known")
+    rows = rows[rows["model"].str.startswith("original") & (rows["draw"] == "0")]
+
+    def learned(pattern: str, other: str) -> Spec:
+        return lambda row: (re.findall(pattern, row["model"]) or [other])[0]
+
+    def of(masks: str, spec: str) -> Spec:
+        def write(row: pd.Series) -> str:
+            found = rows[(rows["model"] == row["model"]) & (rows["masks"] == masks)]
+            return cell(found.iloc[0], spec)
+
+        return write
+
+    home = learned(r"home_([\d.]+)\.", "0.95")
+    return _sorted(rows[rows["masks"] == "annotated"], "redrawn_pts", falling=True), {
+        "learned from": learned(r"images_(\d+)", "6400"),
+        "at home (%)": lambda row: f"{100 * float(home(row)):.0f}",
+        "redrawn": "redrawn:+0.0~",
+        "audit, exact masks": of("annotated", "gap:+0.0~"),
+        "verdict": of("annotated", "verdict"),
+        "audit, TokenCut's masks": of("tokencut", "gap:+0.0~"),
+        "its verdict": of("tokencut", "verdict"),
     }
 
 
@@ -457,6 +484,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "doses": _doses,
     "stages": _stages,
     "study": _study,
+    "audit_known": _audit_known,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
     "judge_tiny": lambda: _judge("tiny-mae"),
     "prices": lambda: _along(

@@ -193,6 +193,8 @@ def tables(
             row |= _ends(mine, start, "gap_change", [GAP])
         for rival in ("label", "relevance", "swap"):
             other = _beside(arm, rival, of)
+            if other.endswith("_longer") != arm.endswith("_longer"):
+                continue  # from another original
             if other in of and other != arm and ORIGINAL not in arm:
                 row |= _ends(mine, of[other], f"over_{rival}", shifted)
                 row[f"better_than_{rival}"] = difference(mine, of[other], shifted)["seeds_better"]
@@ -217,7 +219,7 @@ def doses(of: Mapping[str, pd.DataFrame], shifted: Sequence[str]) -> pd.DataFram
     domains, `adds_other` on photographs on another class's background. Rows are
     seeds of either original, and `all` of them together.
     """
-    rows, worlds = [], pd.read_csv(WORLDS)
+    rows, worlds = [], pd.read_csv(WORLDS).groupby("gap_pts", as_index=False).mean()
     for tail in ("", "_longer"):
         parts = [of.get(name + tail) for name in (ORIGINAL, "relevance", "label")]
         if any(part is None for part in parts):

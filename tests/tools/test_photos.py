@@ -157,7 +157,8 @@ def test_the_page_names_what_is_run(tool):
     )
     rates = [f"{rate:g}".replace("e-0", "e-") for rate in tool.RATES]
     named = [*tool.ARMS, *(f"_{mask}" for mask in tool.CONTROLS), "_longer", "_5e-6", *rates]
-    assert [name for name in named if name not in page] == []
+    assert [name for name in named if f"`{name}`" not in page and name not in rates] == []
+    assert [rate for rate in rates if rate not in page] == []
 
 
 @pytest.mark.slow
@@ -186,6 +187,9 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     leads = arms["change_pts"]["relevance"] - arms["change_pts"]["label"]
     assert arms["over_label_pts"]["relevance"] == pytest.approx(leads, abs=1e-3)
     dose = found["photos_doses"].set_index(["original", "seed"])
+    ends = dose["line_pts"].min(), dose["line_pts"].max()
+    assert 0 <= ends[0] <= ends[1] <= 15, "between the worlds, two of which have no gap"
+    assert arms["over_swap_pts"].notna()["label"] and arms["over_swap_pts"].isna()["label_longer"]
     assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
     elsewhere = found["photos_elsewhere"].set_index(["where", "arm"])
     assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "relevance", "swap"]

@@ -63,7 +63,7 @@ class OwnChoices(FinetuneChoices):
     control: bool = Field(True, description="finetune by the cure of against, too")
     against: Cure = Field("label", description="the cure that it is compared with")
     cure: CureChoice = Field(
-        "auto", validate_default=True, description="auto: by the masks, as the study supports"
+        "auto", validate_default=True, description="auto: relevance for boxes, else swap"
     )
     validation_images: Count = Field(400, ge=8, description="at most, for the rule")
     validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
@@ -87,7 +87,8 @@ class OwnChoices(FinetuneChoices):
                 f"{relevance:g}, weight_background = {background:g}, weight_foreground = "
                 f"{foreground:g}; give them a weight, or take the cures label and swap"
             )
-        if label == 0 and (others := [each for each in asked if each not in looking]):
+        others = [each for each in asked if each not in ("relevance", "both")]
+        if label == 0 and others:
             raise ValueError(
                 f"weight_classification is 0, which leaves {' and '.join(others)} nothing to "
                 "train; give it a weight, or cure relevance with control false"

@@ -6,6 +6,7 @@ expected to gain, by the law of dose and response (docs/context.md).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -56,7 +57,7 @@ SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
     "dose and response: what the relevance terms gained on shifted drawings (Habitats) in four "
     "worlds whose originals lean more or less, with two seeds; on photographs (PACS) it did not "
-    "hold: relevance added nothing beyond chance, a background swap 6 points"
+    "hold: relevance added nothing beyond chance to labels, and a background swap 6 points"
 )
 
 
@@ -123,7 +124,7 @@ class Audit(Part):
     expected_gain_pts: Mean = Field(description="of a cure, on shifted images, by the law")
     law: str = Field(description="where the expected gain comes from")
     conditions: list[Shown]
-    maps: list[OfMap] = Field(description=f"of two methods, on the first {MAPPED} images")
+    maps: list[OfMap] = Field(description=f"of two methods, on at most {MAPPED} images")
     classes: list[OfClass] = Field(description="that have two images or more, worst first")
     examples: list[str] = Field(description="the images that say it best")
     notes: list[str] = Field(description="what to know before one reads the numbers")
@@ -251,7 +252,8 @@ def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
 
 def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], object]) -> None:
     """Say about how long it takes; refuse a model that has learned other classes."""
-    some_, began = images.select(range(min(PROBED, len(images)))), time.monotonic()
+    drawn = np.random.default_rng(0).permutation(len(images))[:PROBED]  # of all classes
+    some_, began = images.select(drawn.tolist()), time.monotonic()
     mend = "name them with --names, else fit a new one: relevit finetune --new-head"
     need_knowledge(model, some_, "audit: the model", mend)
     each = (time.monotonic() - began) / len(some_)
@@ -327,7 +329,8 @@ def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]
 
     `rows` are those of `lean_rows`, of these images.
     """
-    seen = rows[rows["condition"] == "original"].head(MAPPED)
+    seen = rows[rows["condition"] == "original"]  # in the folder's order, class after class
+    seen = seen.sample(min(MAPPED, len(seen)), random_state=0).sort_index()
     batch = images.select(seen["image"].tolist())
     masks, right, found = batch.masks > 0.5, torch.tensor(seen["right"].tolist()), []
     for method in MAPS:
@@ -366,13 +369,19 @@ def sentence(gap: Interval) -> str:
     if verdict == "leans":
         return f"{ends}: leans."
     if verdict == "does not lean":
-        return f"{ends}, less than {MATTERS_PTS:.0f}: does not lean; a cure will not pay."
+        return f"{ends}, less than {MATTERS_PTS:.0f}: does not lean."
     half = max(abs(gap.value - MATTERS_PTS), FINEST_PTS)
     wanted = gap.images * ((gap.high - gap.low) / 2 / half) ** 2
     return (
         f"{ends}: too few to tell whether it is {MATTERS_PTS:.0f} or more, of {gap.images} images; "
-        f"about {float(f'{wanted:.1g}'):.0f} would tell."
+        f"about {_rounded_up(max(wanted, gap.images + 1))} would tell."
     )
+
+
+def _rounded_up(count: float) -> int:
+    """To one digit."""
+    unit = 10 ** math.floor(math.log10(count))
+    return math.ceil(count / unit) * unit
 
 
 def expected_gain(gap: Interval) -> Interval:

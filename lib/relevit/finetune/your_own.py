@@ -186,6 +186,7 @@ def prepare(
     if images.drawn is not None:
         masked = with_mask_files(images.drawn, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
+        identity["finetuned on"] = files_fingerprint(masked)
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why)
     _plan(run, say)
     return run
@@ -546,6 +547,9 @@ def lean_of_all(
     if run.data.masks == TOKENCUT:
         found = tokencut_masks(batch, run.device, run.choices.protocol)
         batch = replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+    if not len(batch):
+        say("no background gap: TokenCut finds no object in any held-out image")
+        return pd.DataFrame()
     shown = (batch.images, batch.masks > 0.5, batch.labels)
     try:
         for name, network in models.items():
@@ -643,7 +647,7 @@ def finetune_folder(
     *,
     network: nn.Module | None = None,
 ) -> OwnResult:
-    """Finetune a model on where it looks, from a folder of images to tables in `out`.
+    """Finetune a model by a cure, from a folder of images to tables in `out`.
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same by the cure `against`, so that what `cure` adds is told from what more training does.

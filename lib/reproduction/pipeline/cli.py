@@ -25,7 +25,7 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit audit --model NAME --data DATA --out OUT
                                                    say how much a model leans on the background
   relevit finetune --model NAME --data my_images/data --out run
-                                                   finetune a model on where it looks, and report
+                                                   finetune a model by a cure, and report
   relevit judge my_method.py:explain               hold an attribution method against three tests
   relevit doctor FOLDER                            check the papers' data sets
 
@@ -461,7 +461,7 @@ def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
     add("example", "write a folder of images to try the other commands with", _of_example)
     add("check", "say what is in a folder of images and masks", _of_check)
     add("audit", "say how much your ViT leans on the background", _of_audit)
-    add("finetune", "finetune your ViT on where it looks in your images", _of_finetune)
+    add("finetune", "finetune your ViT so that it relies on the object", _of_finetune)
     add("explain", "draw where a ViT looks in an image", _of_explain)
     add("judge", "hold an attribution method against three tests", _of_judge)
     add("doctor", "check the folder of the papers' data sets", _of_doctor)

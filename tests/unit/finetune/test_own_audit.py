@@ -66,7 +66,7 @@ def test_who_sees_the_background_alone_leans_and_who_sees_the_object_does_not(da
     assert all(row.filled_pct == 100 for row in background.classes)
     of_object = audited("object", data).audit
     assert of_object.verdict == "does not lean" and of_object.gap_pts.value == 0
-    assert "a cure will not pay" in of_object.sentence
+    assert of_object.sentence.endswith("less than 10: does not lean.")
     assert of_object.background_share_pct.value < background.background_share_pct.value
     assert of_object.images == 60 and of_object.masks == "annotated"
     assert [row.condition for row in of_object.conditions] == list(CONDITIONS)
@@ -203,12 +203,17 @@ def test_classes_are_found_in_the_head():
         ((300, 15, 12, 18), "Moves 12 to 18 points with the background: leans."),
         (
             (300, 1, -2, 4),
-            "Moves -2 to 4 points with the background, less than 10: does not lean; a",
+            "Moves -2 to 4 points with the background, less than 10: does not lean.",
         ),
         (
             (50, 5, -7, 17),
             "Moves -7 to 17 points with the background: too few to tell whether it is 10 or more, "
             "of 50 images; about 300 would tell.",
+        ),
+        (
+            (140, 20, 9.8, 30),
+            "Moves 10 to 30 points with the background: too few to tell whether it is 10 or more, "
+            "of 140 images; about 200 would tell.",
         ),
     ],
 )

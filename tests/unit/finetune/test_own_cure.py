@@ -89,7 +89,7 @@ def test_a_swap_that_is_asked_for_needs_two_backgrounds(tmp_path, asked):
         ({"weight_relevance": 0.0}, "which weigh 0 by weight_relevance = 0, weight"),
         ({"cure": "swap", "against": "both", "weight_relevance": 0.0}, "both trains the relevance"),
         ({"cure": "relevance", "weight_background": 0.0, "weight_foreground": 0.0}, "weigh 0"),
-        ({"weight_classification": 0.0}, "leaves label nothing to train; give it"),
+        ({"weight_classification": 0.0}, "leaves auto and label nothing to train; give it"),
     ],
 )
 def test_a_cure_without_weight_is_refused(asked, said):

@@ -59,7 +59,5 @@ def test_the_finding_says_how_much_the_model_leaned():
         for condition, right in {"same": True, "other": image >= wrong}.items()
     ]
     said = leaned(SimpleNamespace(cure="swap"), pd.DataFrame(rows))
-    assert re.fullmatch(
-        r" It leaned \+60 \(.*\) points on the background, and leans \+10 \(.*\)\.", said
-    )
+    assert re.fullmatch(r" Its background gap was \+60 \(.*\) points, and is \+10 \(.*\)\.", said)
     assert leaned(SimpleNamespace(cure="swap"), pd.DataFrame()) == ""

@@ -105,7 +105,7 @@ def leaned(run: OwnRun, lean: pd.DataFrame) -> str:
         return ""
     before, after = (gaps.loc[name] for name in (ORIGINAL, NAMES[run.cure]))
     told = [f"{x.gap_pts:+z.0f} ({x.low_pts:+z.0f} to {x.high_pts:+z.0f})" for x in (before, after)]
-    return f" It leaned {told[0]} points on the background, and leans {told[1]}."
+    return f" Its background gap was {told[0]} points, and is {told[1]}."
 
 
 def command(choices: OwnChoices, out: Path) -> str:
