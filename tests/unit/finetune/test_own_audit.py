@@ -201,10 +201,7 @@ def test_classes_are_found_in_the_head():
     ("gap", "said"),
     [
         ((300, 15, 12, 18), "Moves 12 to 18 points with the background: leans."),
-        (
-            (300, 1, -2, 4),
-            "Moves -2 to 4 points with the background, less than 10: does not lean.",
-        ),
+        ((300, 1, -2, 4), "Moves -2 to 4 points with the background, less than 10: does not lean."),
         (
             (50, 5, -7, 17),
             "Moves -7 to 17 points with the background: too few to tell whether it is 10 or more, "
