@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -19,7 +20,7 @@ from reproduction.pipeline.progress import LOG
 from .projects import ROOT
 
 SMALL = "small"
-STOPPED_S = 20.0  # for all to be gone; some three on an idle machine
+STOPPED_S = 5.0  # for all to be gone
 PATIENCE_S = 60.0  # on a busy machine, for what must come
 LINE = "Stopped. Results so far are kept: the same command goes on."
 # The first stage waits for a file, beside a child that hears no SIGTERM.
@@ -78,7 +79,8 @@ def small(tmp_path, monkeypatch) -> Path:
 def start(code: str, *arguments: str, **options) -> subprocess.Popen:
     command = [sys.executable, "-c", code, *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, text=True, **pipes, **options)
+    hears = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a background job has it ignored
+    return subprocess.Popen(command, text=True, preexec_fn=hears, **pipes, **options)
 
 
 def soon(true, patience_s: float = PATIENCE_S) -> bool:
