@@ -337,18 +337,23 @@ def _controls(kind: str) -> Table:
     }
 
 
+PHOTO_LEADS = {
+    "change": "change:+0.0~",
+    "over `label`": "over_label:+0.0~",
+    "over `relevance`": "over_relevance:+0.0~",
+    "over `swap`": "over_swap:+0.0~",
+    "`val`": "val:+0.0~",
+    "gap": "gap:+0.0",
+}
+
+
 def _photos() -> Table:
     """All arms on photographs, against the originals of their seeds."""
     rows = read("photos")
     return _sorted(rows[rows["change_pts"] != ""], "change_pts", falling=True), {
         "arm": "`arm`",
         "rate": lambda row: _rate(row) if float(row["lr"]) else "",
-        "change": "change:+0.0~",
-        "over `label`": "over_label:+0.0~",
-        "over `relevance`": "over_relevance:+0.0~",
-        "over `swap`": "over_swap:+0.0~",
-        "`val`": "val:+0.0~",
-        "gap": "gap:+0.0",
+        **PHOTO_LEADS,
         "by": "gap_change:+0.0~",
         "on the object": "on_object:0",
         "seeds": "seeds:0",
@@ -382,16 +387,7 @@ def _photos_doses() -> Table:
 
 def _photos_elsewhere() -> Table:
     rows = read("photos_elsewhere")
-    return rows[rows["change_pts"] != ""], {
-        "where": "where",
-        "arm": "`arm`",
-        "change": "change:+0.0~",
-        "over `label`": "over_label:+0.0~",
-        "over `relevance`": "over_relevance:+0.0~",
-        "over `swap`": "over_swap:+0.0~",
-        "`val`": "val:+0.0~",
-        "gap": "gap:+0.0",
-    }
+    return rows[rows["change_pts"] != ""], {"where": "where", "arm": "`arm`", **PHOTO_LEADS}
 
 
 def _photos_rates() -> Table:

@@ -219,7 +219,7 @@ def doses(of: Mapping[str, pd.DataFrame], shifted: Sequence[str]) -> pd.DataFram
     domains, `adds_other` on photographs on another class's background. Rows are
     seeds of either original, and `all` of them together.
     """
-    rows, worlds = [], pd.read_csv(WORLDS).groupby("gap_pts", as_index=False).mean()
+    rows, worlds = [], line(pd.read_csv(WORLDS))
     for tail in ("", "_longer"):
         parts = [of.get(name + tail) for name in (ORIGINAL, "relevance", "label")]
         if any(part is None for part in parts):
@@ -233,6 +233,11 @@ def doses(of: Mapping[str, pd.DataFrame], shifted: Sequence[str]) -> pd.DataFram
             row |= _ends(ours, label, "adds", shifted) | _ends(ours, label, "adds_other", ["other"])
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def line(worlds: pd.DataFrame) -> pd.DataFrame:
+    """Between the worlds of Habitats; of those with the same gap the mean."""
+    return worlds.groupby("gap_pts", as_index=False).mean(numeric_only=True)
 
 
 def _beside(arm: str, rival: str, of: Mapping[str, pd.DataFrame]) -> str:
@@ -258,7 +263,8 @@ def picture(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
     """Dose and response: the worlds of Habitats (docs/context.md), and photographs beside them."""
     plots.set_style()
     figure, axis = plt.subplots(figsize=(7, 3.6))
-    _bars(axis, habitats, "adds", fmt="o-", color="grey", label="Habitats, shifted sets")
+    _bars(axis, habitats, "adds", fmt="o", color="grey", label="Habitats, shifted sets")
+    axis.plot("gap_pts", "adds_pts", data=line(habitats), color="grey", label="_")
     every = found["seed"].astype(str) == "all"
     kinds = {"adds": "other domains", "adds_other": "backgrounds of other classes"}
     for i, (name, label) in enumerate(kinds.items()):

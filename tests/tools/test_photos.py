@@ -189,6 +189,8 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     dose = found["photos_doses"].set_index(["original", "seed"])
     ends = dose["line_pts"].min(), dose["line_pts"].max()
     assert 0 <= ends[0] <= ends[1] <= 15, "between the worlds, two of which have no gap"
+    middle = few.line(pd.DataFrame({"gap_pts": [0, 0, 10], "adds_pts": [1.0, 3.0, 5.0]}))
+    assert middle.to_numpy().tolist() == [[0, 2], [10, 5]]
     assert arms["over_swap_pts"].notna()["label"] and arms["over_swap_pts"].isna()["label_longer"]
     assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
     elsewhere = found["photos_elsewhere"].set_index(["where", "arm"])
