@@ -12,6 +12,7 @@ UV := $(BIN)/uv
 READY := .venv/.stamp
 # Outputs and execution counts stay in committed notebooks; what differs by machine does not.
 # The same options are in .pre-commit-config.yaml.
+ALL := $(wildcard notebooks/*.ipynb notebooks/appendix/*.ipynb)
 STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 	'metadata.papermill metadata.language_info.version metadata.vscode cell.metadata.papermill cell.metadata.vscode'
 
@@ -53,7 +54,7 @@ quick: setup  ## Run the whole suite with the quick preset (6 to 7 min on 2 core
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
 	$(BIN)/python -m reproduction.pipeline.notebooks workshop
-	$(STRIP) notebooks/*.ipynb
+	$(STRIP) $(ALL)
 	$(BIN)/python docs/quoted.py
 
 numbers: setup  ## Write the numbers in all prose anew from docs/results (make notebooks does it, too)
@@ -122,13 +123,13 @@ lint: setup  ## Check style, formatting, imports and the notebooks' metadata
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	@$(STRIP) --verify notebooks/*.ipynb || { \
+	@$(STRIP) --verify $(ALL) || { \
 		echo 'lint: these notebooks carry metadata of one machine; run: make format' >&2; exit 1; }
 
 format: setup  ## Mend what lint can mend
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(STRIP) notebooks/*.ipynb
+	$(STRIP) $(ALL)
 
 bench: setup  ## Measure speed and memory
 	$(BIN)/python tools/bench.py

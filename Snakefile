@@ -12,23 +12,7 @@ GPUS = config.get("gpus", 0)
 OUT = f"outputs/{PRESET}"
 PLAN = json.loads(Path(f"{OUT}/params/plan.json").read_text())
 
-# Notebooks, and those whose results they read. The finetuning runs that they read are in the plan.
-READS = {
-    "00_start": [],
-    "01_masks": ["00_start"] if PLAN["real"] else [],
-    "02_finetune": ["00_start"],
-    "03_robustness": ["00_start"],
-    "04_cures": ["00_start"],
-    "06_attribution": ["00_start"],
-    "07_segmentation": ["00_start"],
-    "08_iav": ["00_start"],
-    "05_ablations": ["00_start"],
-    "09_text": [],
-    "10_your_own": [],
-}
-READS["99_report"] = list(READS)
-HAS = PLAN["notebooks"]  # a preset may have some of them alone, as study
-READS = {name: [n for n in before if n in HAS] for name, before in READS.items() if name in HAS}
+HAS = PLAN["notebooks"]
 BATCHES = {f"runs_{number}": batch for number, batch in enumerate(PLAN["batches"])}
 
 # What is started first where there is a choice: what the first page waits for, and of both the
@@ -36,7 +20,7 @@ BATCHES = {f"runs_{number}": batch for number, batch in enumerate(PLAN["batches"
 # no long stage is left for the end. Snakemake's greedy choice takes the highest number that fits;
 # its other one adds numbers up, so that two small jobs outbid a greater one.
 MADE_BY = {run: name for name, batch in BATCHES.items() for run in batch["runs"]}
-NEEDS = {n: {*before, *(MADE_BY[run] for run in HAS[n]["runs"])} for n, before in READS.items()}
+NEEDS = {n: {*job["before"], *(MADE_BY[run] for run in job["runs"])} for n, job in HAS.items()}
 for name, batch in BATCHES.items():
     NEEDS[name] = {*batch["before"], *(MADE_BY[run] for run in batch["needs"])}
 PAGE_FIRST = 10**9  # more seconds than any way has
@@ -81,16 +65,16 @@ def summaries(notebooks):
     return [f"{OUT}/{name}/summary.json" for name in notebooks]
 
 
-for name, before in READS.items():
+for name, job in HAS.items():
 
     rule:
         name: name
-        message: f"{name}: {PLAN['notebooks'][name]['about']}"
+        message: f"{name}: {job['about']}"
         input:
-            notebook=f"notebooks/{name}.ipynb",
+            notebook=job["file"],
             params=f"{OUT}/params/{name}.yaml",
-            before=summaries(before),
-            runs=[made(run) for run in PLAN["notebooks"][name]["runs"]],
+            before=summaries(job["before"]),
+            runs=[made(run) for run in job["runs"]],
             ahead=ahead(name),
         output:
             executed=f"{OUT}/{name}/executed.ipynb",

@@ -26,6 +26,7 @@ from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
+from reproduction.config import NOTEBOOKS, notebook_file
 from reproduction.pipeline.notebooks import check_whole, clean, finished_notebooks
 
 ROOT = Path(__file__).parents[1]
@@ -47,9 +48,9 @@ LISTED = "docs/differences"
 DIFFERENCES = yaml.safe_load((ROOT / f"{LISTED}.yaml").read_text(encoding="utf-8"))
 # F1 is a score, too.
 DIFFERENCE = re.compile(rf"\b(?:{'|'.join(name for name in DIFFERENCES if name != 'F1')})\b")
-NAMES = "|".join(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+NAMES = "|".join(NOTEBOOKS)
 MENTION = re.compile(rf"(?<!\[)`({NAMES})`")
-RESULT_LINK = re.compile(rf'href="({NAMES})\.ipynb')
+RESULT_LINK = re.compile(rf'href="((?:\.\./|appendix/)?(?:{NAMES}))\.ipynb')
 
 run_of = cache(finished_notebooks)  # the executed notebooks of a preset
 PROSE = (nodes.paragraph, nodes.emphasis, nodes.strong)
@@ -62,7 +63,7 @@ for page in (ROOT / "docs" / "api").glob("*.rst"):
     place = ROOT.joinpath("lib", *page.stem.split("."))
     if not (place.is_dir() or place.with_suffix(".py").is_file()):
         page.unlink()
-include_patterns = ["docs/*.md", "docs/api/*", "notebooks/*.ipynb", "workshop/[Rg]*.md", "[CR]*.md"]
+include_patterns = ["docs/*.md", "docs/api/*", "notebooks/**/*.ipynb", "workshop/[Rg]*.md", "[CR]*.md"]
 exclude_patterns = [".*", "lib", "outputs", "tests"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 templates_path = [str(ROOT / "docs" / "_templates")]
@@ -162,7 +163,7 @@ def prepare_results(cell: NotebookNode, summary: str | None) -> None:
 
 
 def _link(named: re.Match[str]) -> str:
-    return f"[{named[0]}](/notebooks/{named[1]}.ipynb)"
+    return f"[{named[0]}](/{notebook_file(named[1])})"
 
 
 def name_cells(app: Sphinx, doctree: nodes.document) -> None:
@@ -233,8 +234,8 @@ def check_outputs(app: Sphinx, config: Config) -> None:
         if config.preset:
             run_of(config.preset)
         else:
-            for path in (ROOT / "notebooks").glob("*.ipynb"):
-                check_whole(path)
+            for name in NOTEBOOKS:
+                check_whole(ROOT / notebook_file(name))
     except (ValueError, OSError) as error:
         sys.exit(f"site: {error}")
 

@@ -532,7 +532,7 @@ def pages() -> list[Path]:
     """All prose that people read."""
     found = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("workshop/*.md")]
     found = [path for path in found if path.name not in NOT_RESULTS]
-    return sorted(found) + sorted(ROOT.glob("notebooks/*.ipynb"))
+    return sorted(found) + sorted(ROOT.glob("notebooks/**/*.ipynb"))
 
 
 def prose(path: Path) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import nbformat
 import pytest
 
-from reproduction.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS, notebook_file
 from reproduction.pipeline.notebooks import finished_notebooks, project_root
 
 TAG = "nbval-check-output"
@@ -37,5 +37,5 @@ def printed(notebook: nbformat.NotebookNode) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_tagged_outputs_are_those_that_are_stored(executed, name):
-    stored = nbformat.read(project_root() / "notebooks" / f"{name}.ipynb", as_version=4)
+    stored = nbformat.read(project_root() / notebook_file(name), as_version=4)
     assert printed(executed[name]) == printed(stored)

@@ -12,10 +12,10 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from reproduction.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS, notebook_file
 
 ROOT = Path(__file__).parents[2]
-PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+PATHS = [ROOT / notebook_file(name) for name in NOTEBOOKS]
 LONGEST_CELL = 25  # lines
 PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
 FIRST_CELL_NAMES = ("Source", "You will learn", "Run time", "In the repository", "Not reproduced")
@@ -66,7 +66,8 @@ def begins(cell: NotebookNode) -> str:
 
 
 def test_every_notebook_has_parameters_and_the_other_way_round():
-    assert sorted(NOTEBOOKS) == [path.stem for path in PATHS]
+    lie = {*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("notebooks/appendix/*.ipynb")}
+    assert set(PATHS) == lie
     assert {name: cls.notebook for name, cls in NOTEBOOKS.items()} == {n: n for n in NOTEBOOKS}
 
 
@@ -111,6 +112,16 @@ def test_parameters_are_the_defaults_and_the_quick_preset(path, notebook):
     if path.stem == "10_your_own":
         del kinds["more_losses"]  # of the command
     assert {key: type(value) for key, value in values.items()} == kinds
+
+
+def test_parameters_say_what_they_are(path, notebook):
+    """papermill's --help-notebook shows the comments."""
+    fields = NOTEBOOKS[path.stem].model_fields
+    lines = parameters_cell(notebook).source.splitlines()
+    said = dict(line.partition(":")[::2] for line in lines if line[:1].isalpha())
+    assert {key: text.partition("  # ")[2] for key, text in said.items()} == {
+        key: fields[key].description for key in said
+    }
 
 
 def test_parameters_are_checked_at_once(path, notebook):

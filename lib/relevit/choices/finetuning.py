@@ -38,9 +38,11 @@ class FinetuneChoices(Checked):
 
     method: Method = Field("relevance", description="what is trained: losses of the map, baselines")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    epochs: Epochs = Field(6, ge=1)
+    epochs: Epochs = Field(6, ge=1, description="of finetuning")
     batch_size: BatchSize = Field(8, ge=1, description="images")
-    protocol: Protocol = "published"
+    protocol: Protocol = Field(
+        "published", description="of the losses: as the code, or as the text"
+    )
     target: Literal["label", "predicted"] = Field("label", description="class to explain (A5)")
     explanation: TrainedMap = Field("gae", description="map that the relevance losses look at")
     class_term: ClassTerm = Field(
@@ -55,7 +57,7 @@ class FinetuneChoices(Checked):
     trained_blocks: int | None = Field(
         None, ge=0, le=100, description="None: all weights; else the last so many, norm and head"
     )
-    weight_decay: float = Field(1.0e-4, ge=0, le=1)
+    weight_decay: float = Field(1.0e-4, ge=0, le=1, description="of AdamW")
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
 
     @field_validator("weight_foreground", check_fields=False)  # the last of LOSS_WEIGHTS

@@ -48,11 +48,13 @@ class OwnChoices(FinetuneChoices):
     images_per_class: Count = Field(3, ge=1, description="finetuned on")
     class_term: ClassTerm = Field("label", description="target of the class term (B23)")
     keep: Kept = Field("last", description="epoch whose weights are used (A13)")
-    epochs: Epochs = Field(5, ge=1)
+    epochs: Epochs = Field(5, ge=1, description="of finetuning")
     weight_relevance: Weight = Field(0.8, description="of the relevance terms")
     weight_classification: Weight = Field(0.05, description="of the class term")
-    weight_background: Weight = 2.0
-    weight_foreground: Weight = Field(0.3, validate_default=True)
+    weight_background: Weight = Field(2.0, description="of relevance off the object")
+    weight_foreground: Weight = Field(
+        0.3, validate_default=True, description="of relevance that the object lacks"
+    )
     more_losses: dict[MoreLoss, Weight] = Field(
         {}, description="weights of further losses, by name"
     )
@@ -71,7 +73,10 @@ class OwnChoices(FinetuneChoices):
     looked_at: Count = Field(100, ge=4, description="at most, test images whose maps are measured")
     shown: int = Field(20, ge=2, le=100, description="at most, test images whose maps are shown")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
-    precision: PrecisionChoice = "auto"
+    precision: PrecisionChoice = Field(
+        "auto",
+        description="of training and answers: float32 or bfloat16; auto: what the device does",
+    )
 
     @field_validator("cure")  # the last of those that it looks at
     @classmethod

@@ -10,6 +10,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from relevit.choices.own import OwnChoices
+from relevit.choices.words import HABITATS
 from reproduction.config.attribution import AttributionParams, SegmentationParams
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
 from reproduction.config.iav import IavParams
@@ -35,7 +36,7 @@ class ReportParams(Params):
     seeds: Seeds = Field([0, 1], description="finetuning runs to report")
 
 
-# In the order of the pipeline.
+# In the order of the pipeline. An appendix, such as 03a_robustness, is for what a referee asks.
 NOTEBOOKS: dict[str, type[Params]] = {
     cls.notebook: cls
     for cls in (
@@ -53,3 +54,31 @@ NOTEBOOKS: dict[str, type[Params]] = {
         ReportParams,
     )
 }
+
+# Of each, the notebooks whose files it reads. What it reads of finetuning runs is another table
+# (`reproduction.runs.table`).
+READS: dict[str, list[str]] = {
+    "00_start": [],
+    "01_masks": [],
+    "02_finetune": ["00_start"],
+    "03_robustness": ["00_start"],
+    "04_cures": ["00_start"],
+    "06_attribution": ["00_start"],
+    "07_segmentation": ["00_start"],
+    "08_iav": ["00_start"],
+    "05_ablations": ["00_start"],
+    "09_text": [],
+    "10_your_own": [],
+}
+READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
+
+
+def reads(notebook: str, data: str) -> list[str]:
+    """The notebooks whose files one reads; of real sets, 01_masks asks the models of 00_start."""
+    return ["00_start"] if notebook == "01_masks" and data != HABITATS else READS[notebook]
+
+
+def notebook_file(notebook: str) -> str:
+    """Where it is below the project: `notebooks/appendix/03a_robustness.ipynb`."""
+    folder = "notebooks/appendix" if notebook[2:3] == "a" else "notebooks"
+    return f"{folder}/{notebook}.ipynb"

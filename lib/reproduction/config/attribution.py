@@ -19,7 +19,9 @@ class AttributionParams(Params):
     method_model: AnyModelName = Field("tiny", description="model of the tables")
     images: Count = Field(12, ge=2, description="images of the ablation")
     pairs: Count = Field(10, ge=10, description="images with two objects")
-    protocol: Protocol = "published"
+    protocol: Protocol = Field(
+        "published", description="of the methods: as the code, or as the text"
+    )
     shown: int = Field(4, ge=2, le=10, description="images in a gallery row")
     subset_images: int = Field(2, ge=1, le=20, description="val images that get subsets")
     subset_labels: int = Field(3, ge=1, le=20, description="random labels asked of each of them")
@@ -57,4 +59,6 @@ class SegmentationParams(Params):
     approximated: Count = Field(12, ge=2, description="images of the approximation test")
     unit: Unit = Field("pixel", description="what is erased (E5)")
     fill: Fill = Field("black", description="colour of what is erased (E7)")
-    protocol: Protocol = "published"
+    protocol: Protocol = Field(
+        "published", description="of the methods: as the code, or as the text"
+    )

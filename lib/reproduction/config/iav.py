@@ -26,7 +26,7 @@ class IavParams(Params):
 
     notebook: ClassVar[str] = "08_iav"
 
-    models: Names = Field(MINIS, description="finetuned models that are compared")
+    models: Names = Field(MINIS, description="finetuned and compared")
     data: Literal["cutouts", "cifar10"] = Field(
         "cutouts", validate_default=True, description="what they are finetuned on"
     )
@@ -34,17 +34,18 @@ class IavParams(Params):
         "", validate_default=True, description="folder that holds cifar-10-batches-py"
     )
     model_seeds: Seeds = Field([0], description="finetuning runs of each model")
-    precision: PrecisionChoice = "auto"
+    precision: PrecisionChoice = Field(
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
+    )
     weights_root: PathText = Field(
-        "",
-        description="folder with <model>.safetensors (.pth, .bin); empty: timm's hub, or shipped",
+        "", description="folder with <model>.safetensors; empty: timm's hub, or shipped"
     )
     training_images: Count = Field(160, ge=40, description="finetuned on in each epoch")
     epochs: Epochs = Field(2, ge=2, description="of finetuning")
     batch_size: BatchSize = Field(32, ge=1, description="images")
     lr: Rate = Field(2.0e-3, description="peak learning rate of the backbone")
     head_lr: Rate = Field(2.0e-2, description="peak learning rate of the head")
-    weight_decay: float = Field(0.05, ge=0, le=1)
+    weight_decay: float = Field(0.05, ge=0, le=1, description="of AdamW")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps with a rising rate")
     validation_images: Count = Field(40, ge=40, description="for top-1 after each epoch")
     test_images: Count = Field(20, ge=20, description="images under each corruption")

@@ -39,15 +39,18 @@ class StartParams(Params):
         "", description="folder with published weights; empty: fetch them"
     )
     training_images: Count = Field(3200, ge=40, multiple_of=40, description="it is trained on")
-    epochs: Epochs = Field(1, ge=1)
+    epochs: Epochs = Field(1, ge=1, description="it is trained for")
     batch_size: BatchSize = Field(32, ge=1, description="images")
     lr: Rate = Field(5.0e-5, description="peak learning rate of the backbone")
     head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
-    weight_decay: float = Field(0.05, ge=0, le=1)
-    precision: PrecisionChoice = "auto"
+    weight_decay: float = Field(0.05, ge=0, le=1, description="of AdamW")
+    precision: PrecisionChoice = Field(
+        "auto",
+        description="of training and answers: float32 or bfloat16; auto: what the device does",
+    )
     images_per_set: Count = Field(40, ge=40, description="test images of each set")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
-    seed: Seed = 0
+    seed: Seed = Field(0, description="draws the training images and their order")
 
 
 class FinetuneParams(FinetuneChoices, Params):
@@ -84,7 +87,10 @@ class FinetuneParams(FinetuneChoices, Params):
     )
     validation_images: Count = Field(80, ge=40, description="for top-1 after each epoch")
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
-    precision: PrecisionChoice = "auto"
+    precision: PrecisionChoice = Field(
+        "auto",
+        description="of training and answers: float32 or bfloat16; auto: what the device does",
+    )
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("masks")
@@ -167,7 +173,7 @@ class RobustnessParams(Params):
     knn_runs: Count = Field(
         1, ge=1, description="of seeds, the first so many have their features tested"
     )
-    neighbours: list[Positive] = Field([1, 10], min_length=1)
+    neighbours: list[Positive] = Field([1, 10], min_length=1, description="that vote")
     known_images: Count = Field(
         120, ge=24, description="images with known classes; of a real set, at most so many"
     )
@@ -214,7 +220,7 @@ class MasksParams(Params):
     seeds: Seeds = Field([0, 1], description="finetuning runs whose images get masks")
     images: Count = Field(40, ge=10, description="val images on which quality is measured too")
     tau: float = Field(0.2, gt=-1, lt=1, description="cosine from which patches are joined")
-    protocol: Protocol = "published"
+    protocol: Protocol = Field("published", description="of TokenCut: as its code, or as its text")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
 
@@ -288,14 +294,16 @@ class AblationsParams(Params):
     notebook: ClassVar[str] = "05_ablations"
 
     compared_model: AnyModelName = Field("tiny", description="model of the runs")
-    variants: list[Variant] = Field(["full", "no_background", "confidence"], min_length=1)
+    variants: list[Variant] = Field(
+        ["full", "no_background", "confidence"], min_length=1, description="of the losses (Table 4)"
+    )
     base_images: Count = Field(3, ge=1, description="images a class, but in the runs that vary it")
     base_settings: dict[str, Any] = Field(
         {}, description="parameters of 02_finetune that are others than there in all but `maps`"
     )
-    images_per_class: list[Positive] = Field([1], description="Fig. 7")
+    images_per_class: list[Positive] = Field([1], description="axis: images a class (Fig. 7)")
     classes: list[Annotated[int, Field(ge=2, le=913, multiple_of=2)]] = Field(
-        [10], description="Fig. 7"
+        [10], description="axis: classes that are finetuned (Fig. 7)"
     )
     rate_factors: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
         [10.0], description="learning rates, as multiples of that of the others"

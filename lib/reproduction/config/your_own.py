@@ -21,7 +21,7 @@ class OwnParams(OwnChoices, Params):
         "relevance", validate_default=True, description="the notebook's is RobustViT's"
     )
     own_model: PathText = Field("tiny", description="any name of timm's, or one of the suite's")
-    epochs: Epochs = Field(2, ge=1)
+    epochs: Epochs = Field(2, ge=1, description="of finetuning")
     images_per_class: Count = Field(2, ge=1, description="finetuned on")
     rates: list[Rate] = Field([5.0e-6, 5.0e-5], min_length=1, description="that the rule tries")
     test_images: Count = Field(200, ge=8, description="at most, of each test set")

@@ -20,7 +20,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root, write_atomically
-from reproduction.config import NOTEBOOKS
+from reproduction.config import NOTEBOOKS, notebook_file
 from reproduction.pipeline.results import result_files
 from reproduction.stages import EXECUTED
 
@@ -127,15 +127,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(NOTEBOOKS):
         parser.error(f"{sorted(unknown)[0]!r} is no notebook; use some of {', '.join(NOTEBOOKS)}")
-    folder = project_root() / "notebooks"
+    root = project_root()
     try:
         executed = finished_notebooks(options.preset)
         made = {  # all of them, before any is stored
-            folder / f"{name}.ipynb": filled(folder / f"{name}.ipynb", executed[name])
+            root / notebook_file(name): filled(root / notebook_file(name), executed[name])
             for name in options.names or executed
         }
         texts = {path: nbformat.writes(notebook) + "\n" for path, notebook in made.items()}
-        stored, others = project_root() / "docs" / "results", {}
+        stored, others = root / "docs" / "results", {}
         with suppress(FileNotFoundError):  # the run that readers make first: its times are told
             others["quick"] = finished_notebooks("quick")
         numbers = result_files(executed, options.preset, stored, others)

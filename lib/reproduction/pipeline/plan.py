@@ -18,9 +18,8 @@ import yaml
 
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
-from relevit.choices.words import HABITATS
 from relevit.models.registry import PAPER_MODELS
-from reproduction.config import NOTEBOOKS, StartParams
+from reproduction.config import NOTEBOOKS, StartParams, notebook_file, reads
 from reproduction.config.preset import Preset
 from reproduction.pipeline.progress import PAGE
 from reproduction.runs import runs, table
@@ -46,10 +45,8 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     """
     results = project_root() / "outputs" / preset.path.stem
     read, known = table.asked(preset), table.of_preset(preset)
-    for name, cls in NOTEBOOKS.items():
-        if name in preset.stages:
-            values = cls.values_of_preset(preset.path)
-            _write(results / FOLDER / f"{name}.yaml", yaml.safe_dump(values))
+    for name in preset.stages:
+        write_parameters(preset.path, name)
     for name, row in known.items():
         needs = [each.name for each in runs.needs(row)]
         asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
@@ -64,11 +61,13 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
             elif before | {"asked": row.asked} == asked:
                 continue  # it was made with as much, or more: nothing is made anew
         _write(folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
-    times = known_seconds(preset.path.stem)
+    times, data = known_seconds(preset.path.stem), preset.pipeline.benchmark.data
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
         name: {
             "about": about(name),
+            "file": notebook_file(name),
+            "before": [n for n in reads(name, data) if n in preset.stages],
             "runs": [*read.get(name, {})],
             "seconds": times.get(name, other),
         }
@@ -80,7 +79,6 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     for batch in batches:
         batch["seconds"] = sum(times.get(kind(known[run]), other) for run in batch["runs"])
     plan = {
-        "real": preset.pipeline.benchmark.data != HABITATS,
         "page": PAGE,
         "at_once": at_once if whole else None,
         "notebooks": notebooks,
@@ -89,6 +87,13 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
     jobs = notebooks | {f"runs {n} of {len(batches)}": job for n, job in enumerate(batches, 1)}
     return {name: job["seconds"] for name, job in jobs.items()} if times else {}
+
+
+def write_parameters(preset: Path, notebook: str) -> Path:
+    """The file of parameters that papermill is given for a notebook."""
+    path = project_root() / "outputs" / preset.stem / FOLDER / f"{notebook}.yaml"
+    _write(path, yaml.safe_dump(NOTEBOOKS[notebook].values_of_preset(preset)))
+    return path
 
 
 def known_seconds(preset: str) -> dict[str, float]:
@@ -121,7 +126,7 @@ def _batches(
     groups: dict[tuple, list[str]] = {}
     for name, row in known.items():
         needs = tuple(each.name for each in runs.needs(row))
-        groups.setdefault((name in first, needs, _stages(row)), []).append(name)
+        groups.setdefault((name in first, needs, reads_of_run(row)), []).append(name)
     for (_, needs, before), names in groups.items():
         size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
         for start in range(0, len(names), size):
@@ -130,7 +135,7 @@ def _batches(
             yield {"runs": part, "told": told, "needs": needs, "before": before}
 
 
-def _stages(row: Row) -> tuple[str, ...]:
+def reads_of_run(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
     own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
     masks = row.params.masks == "tokencut" and not row.original

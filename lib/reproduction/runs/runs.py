@@ -427,8 +427,7 @@ def read(row: Row, *, or_diverged: bool = False) -> Kept:
     if made is None or lacks:
         raise FileNotFoundError(
             f"the run {row.name} {lacks}; make all that is missing by: "
-            f"python -m reproduction.pipeline {row.params.preset}, or here by: "
-            "runs.make_missing([row])"
+            f"python -m reproduction.pipeline {row.params.preset}"
         )
     if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
         raise FailedError(f"the run {row.name} has failed: {made['failed']}")

@@ -264,6 +264,11 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
 }
 
 
+def asks(notebook: str) -> bool:
+    """Whether it reads finetuning runs at all."""
+    return notebook in _ASKED
+
+
 def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     """The rows that each notebook of a preset reads, by name. Raises: as `of`."""
     return {
