@@ -84,7 +84,8 @@ site: setup  ## Make the pages: notebooks, docs, API, gallery (PRESET=quick: of 
 	@$(BIN)/sphinx-build -M html . $(PAGES) -c docs -D preset=$(PRESET) -j auto -q
 	@echo 'Open $(PAGES)/html/index.html'
 
-lab: setup  ## Open the notebooks in JupyterLab; students' copies are in outputs/class
+lab: setup  ## Open copies of the notebooks in JupyterLab (FRESH=1: new copies)
+	@$(BIN)/python -m reproduction.pipeline.lab $(if $(FRESH),--fresh)
 	JUPYTER_CONFIG_PATH=profiles/lab $(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.
@@ -139,7 +140,7 @@ lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the n
 		--generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate \
 		--custom-compile-command 'make lock' $(if $(UPGRADE),--upgrade) --quiet -o requirements.lock
 
-clean:  ## Remove outputs and caches; .venv stays
+clean:  ## Remove outputs (copies of notebooks, too) and caches; .venv stays
 	rm -rf outputs/* docs/api .snakemake .pytest_cache .ruff_cache build dist
 	find . -name .venv -prune -o \( -name __pycache__ -o -name .ipynb_checkpoints \) -print0 \
 		| xargs -0 rm -rf

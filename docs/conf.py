@@ -63,7 +63,8 @@ for page in (ROOT / "docs" / "api").glob("*.rst"):
     place = ROOT.joinpath("lib", *page.stem.split("."))
     if not (place.is_dir() or place.with_suffix(".py").is_file()):
         page.unlink()
-include_patterns = ["docs/*.md", "docs/api/*", "notebooks/**/*.ipynb", "workshop/[Rg]*.md", "[CR]*.md"]
+include_patterns = ["docs/*.md", "docs/api/*", "workshop/[Rg]*.md", "[CR]*.md"]
+include_patterns += [notebook_file(name) for name in NOTEBOOKS]
 exclude_patterns = [".*", "lib", "outputs", "tests"]
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary"]
 templates_path = [str(ROOT / "docs" / "_templates")]
@@ -131,8 +132,12 @@ def fill(app: Sphinx, docname: str, text: str) -> str:
         report = run_of(preset)[report.stem]
     found = {}
     if docname == INDEX:
-        found = {"bars": poster.bars(), "doses": poster.doses()}
-        for path in (quoted.RESULTS / "added.csv", quoted.RESULTS / "notes" / "doses.csv"):
+        found = {"flip": poster.flip(), "bars": poster.bars(), "doses": poster.doses()}
+        for path in (
+            ROOT / "docs" / "flip.json",
+            quoted.RESULTS / "added.csv",
+            quoted.RESULTS / "notes" / "doses.csv",
+        ):
             app.env.note_dependency(path)
     elif docname == "docs/verdicts":
         app.env.note_dependency(report)

@@ -6,6 +6,7 @@ notebook has stored. So no number is typed for the pages.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ import nbformat
 import pandas as pd
 import quoted
 
+DOCS = Path(__file__).parent
 CLAIMS = "99-23"  # the report's cell of counts and of all verdicts
 MATTER = ("RV-01", "RV-08", "RV-11", "BI-07", "IAV-11")  # accuracy, maps, losses, methods, heads
 WIDTH, LABEL, NUMBER = 470, 150, 56  # pixels: in all, left of the bars, right of them
@@ -38,7 +40,7 @@ def found(row: pd.Series, name: str) -> Found:
 
 def bars() -> str:
     """The change on the shifted sets as bars with their interval, drawn as SVG."""
-    names = {"with": "with relevance", "without": "without", "adds": "relevance adds"}
+    names = {"with": "with relevance", "without": "labels alone", "adds": "relevance adds"}
     ((_, average),) = quoted.rows_of("added").iterrows()
     rows = [(shown, found(average, name)) for name, shown in names.items()]
     low, high = (end(0, *(one[n] for _, one in rows)) for end, n in ((min, 1), (max, 2)))
@@ -60,6 +62,22 @@ def bars() -> str:
     return svg("".join(parts), WIDTH, 108, f"Change on the shifted sets, in points: {said}")
 
 
+def flip() -> str:
+    """One animal in two homes: pictures from one file, with what is said of each as text."""
+    said = json.loads((DOCS / "flip.json").read_text(encoding="utf-8"))
+    parts = []
+    for number, tile in enumerate(said):
+        row, column = divmod(number, 4)
+        kind = {None: "", True: ' class="right"', False: ' class="wrong"'}[tile["right"]]
+        lines = "".join(f"<span>{line}</span>" for line in tile["lines"])
+        parts.append(
+            f'<figure><div role="img" aria-label="{tile["title"]}" '
+            f'style="background-position:{100 * column / 3:.4g}% {100 * row}%"></div>'
+            f"<figcaption{kind}><b>{tile['title']}</b>{lines}</figcaption></figure>"
+        )
+    return f'<div class="flip">{"".join(parts)}</div>'
+
+
 def doses() -> str:
     """What relevance adds over the background gap of the original, with intervals, as SVG."""
     table = quoted.rows_of("notes/doses")
@@ -72,13 +90,15 @@ def doses() -> str:
             f'<path d="M{x:g} {_y(one.low):.0f}V{_y(one.high):.0f}"/>'
             f'<circle cx="{x:g}" cy="{_y(one.value):.0f}" r="5"/>'
         )
-        if share != "80":
-            parts.append(f'<text x="{x - 10:g}" y="{_y(one.value):.0f}" text-anchor="end">'
-                         f"{one.value:+.1f}</text>")  # fmt: skip
+        side, anchor = (10, "start") if share == "80" else (-10, "end")
+        parts.append(f'<text x="{x + side:g}" y="{_y(one.value) + 5:.0f}" text-anchor="{anchor}">'
+                     f"{one.value:+.1f}</text>")  # fmt: skip
     for gap in {gap for _, gap, _ in rows}:
         parts.append(f'<text x="{LABEL + 4 * gap:g}" y="148" text-anchor="middle">{gap:g}</text>')
+    parts.append('<text x="0" y="16">relevance adds,</text><text x="0" y="34">points</text>')
+    parts.append('<text x="460" y="170" text-anchor="end">background gap, points</text>')
     said = "; ".join(f"gap {gap:g}: {one}" for _, gap, one in rows)
-    return svg("".join(parts), WIDTH, 152, f"What relevance adds, over the background gap: {said}")
+    return svg("".join(parts), WIDTH, 176, f"What relevance adds, over the background gap: {said}")
 
 
 def _y(points: float) -> float:

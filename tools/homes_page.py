@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 
+import matplotlib
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
@@ -23,7 +25,7 @@ from relevit.models.loading import load_model
 from reproduction import plots
 from reproduction.config import RobustnessParams
 from reproduction.measures import paired
-from reproduction.plots.images import Tile, pixels_of, tile_grid
+from reproduction.plots.images import Tile, bare, draw_tile, pixels_of, tile_grid
 from reproduction.plots.style import stored
 from reproduction.runs import table
 from reproduction.runs.outcomes import TWINS
@@ -33,7 +35,9 @@ from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
 KEYS = {"original": (paired.ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
+SHOWN = {"original": "original", "without": "labels alone", "with": "labels and relevance"}
 FAMILIES = range(len(SEEN))
+TILE_DPI = 360  # a tile is an inch
 QUALITY = 15  # of a WebP: textures are noise, which no eye compares, and 55 is twice as large
 
 
@@ -66,13 +70,16 @@ def data(bench: Benchmark, looks: dict[str, Look], patch: int) -> dict:
 def flipping(batch: Batch, looks: dict[str, Look]) -> list[int]:
     """Two scenes of one animal: at home, where all are right, and where relevance alone mends it.
 
-    It is the animal that is seen best.
+    Of the clearer half of these, whose animal a reader sees too, it is the one whose map has moved
+    most onto the animal: the picture is of what moves, and no average.
     """
     right = {name: seen.right for name, seen in looks.items()}
     found = right["with"] & ~right["original"] & ~right["without"]
     home = torch.tensor([label * len(FAMILIES) + home_family(label) for label in batch.labels])
     found &= torch.stack(list(right.values())).all(dim=0)[home]
-    elsewhere = int((found * batch.opacity).argmax())
+    found &= batch.opacity >= batch.opacity[found].median()
+    moved = looks["with"].on_object_pct - looks["original"].on_object_pct
+    elsewhere = int(moved.masked_fill(~found, -math.inf).argmax())
     return [int(home[elsewhere]), elsewhere]
 
 
@@ -83,11 +90,39 @@ def picture(names: list[str], batch: Batch, looks: dict[str, Look]) -> Figure:
         pixels = pixels_of(batch.images[number])
         tiles = [Tile(pixels, "image")]
         for model, seen in looks.items():
-            said, heat = f"{model}\n{seen.titles[number]}", seen.heatmaps[number, 0]
+            said = f"{SHOWN[model]}\n{seen.titles[number]}\n"
+            said += f"{seen.on_object_pct[number]:.0f} % on the animal"
+            heat = seen.heatmaps[number, 0]
             outline = batch.masks[number, 0]
             tiles.append(Tile(pixels, said, seen.colours[number], heat, outline))
         rows.append((name, tiles))
     return tile_grid(rows)
+
+
+def tiles(batch: Batch, looks: dict[str, Look]) -> Figure:
+    """The same without a word, edge to edge: the poster has the words beside them as text."""
+    figure, columns = Figure(figsize=(1 + len(looks), len(batch)), dpi=TILE_DPI), 1 + len(looks)
+    for number in range(len(batch)):
+        pixels = pixels_of(batch.images[number])
+        heats = [(None, None)]
+        heats += [(seen.heatmaps[number, 0], batch.masks[number, 0]) for seen in looks.values()]
+        for column, (heat, mask) in enumerate(heats):
+            place = (column / columns, 1 - (number + 1) / len(batch), 1 / columns, 1 / len(batch))
+            draw_tile(bare(figure.add_axes(place)), Tile(pixels, heat=heat, mask=mask))
+    return figure
+
+
+def words(names: list[str], looks: dict[str, Look]) -> list[dict]:
+    """What is said of each tile, line by line."""
+    found = []
+    for number, name in enumerate(names):
+        found.append({"title": name.replace("\n", " "), "lines": [], "right": None})
+        for model, seen in looks.items():
+            on = f"{seen.on_object_pct[number]:.0f} % on the animal"
+            lines = [seen.titles[number], on]
+            right = bool(seen.right[number])
+            found.append({"title": SHOWN[model], "lines": lines, "right": right})
+    return found
 
 
 def main() -> None:
@@ -111,6 +146,12 @@ def main() -> None:
     shown = {name: seen.select(pair) for name, seen in looks.items()}
     kept, _ = stored(picture(names, batch.select(pair), shown), "jpeg")
     (DOCS / "flip.jpg").write_bytes(kept)
+    drawn = tiles(batch.select(pair), shown)
+    how = {"quality": 80, "optimize": True}
+    with matplotlib.rc_context({"savefig.bbox": "standard"}):  # no margin
+        drawn.savefig(DOCS / "_static" / "flip_tiles.jpg", dpi=TILE_DPI, pil_kwargs=how)
+    text = json.dumps(words(names, shown), indent=1)
+    (DOCS / "flip.json").write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -163,6 +163,13 @@ def _kinds(cls: type[Common]) -> list[type[Common]]:
     return [each for sub in cls.__subclasses__() for each in (sub, *_kinds(sub))]
 
 
+class WrongParameterError(ValueError):
+    """A notebook's parameter that is none or out of range: a notebook shows the sentence alone."""
+
+    def _render_traceback_(self) -> list[str]:  # what IPython asks for
+        return [f"ValueError: {self}"]
+
+
 class Params(Common):
     """What every notebook has. Subclasses add their own parameters, defaults as in `quick`."""
 
@@ -181,13 +188,15 @@ class Params(Common):
 
         Takes the variables named like a parameter, and whatever papermill injected, so that
         a misspelt `-p` is an error instead of being ignored.
-        Raises: ValueError naming each bad parameter, its value and what is allowed.
+        Raises: WrongParameterError naming each bad one, its value and what is allowed.
         """
         given = {key: namespace[key] for key in cls.model_fields if key in namespace}
         injected = _injected_names(namespace.get("In", []))
-        return cls.checked(
-            given | {key: namespace.get(key) for key in injected}, f"{cls.notebook} parameters"
-        )
+        given |= {key: namespace.get(key) for key in injected}
+        try:
+            return cls.checked(given, f"{cls.notebook} parameters")
+        except ValueError as error:
+            raise WrongParameterError(str(error)) from None
 
 
 def _injected_names(history: list[str]) -> list[str]:

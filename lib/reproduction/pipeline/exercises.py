@@ -40,14 +40,22 @@ def stub(source: str) -> str:
     return SOLUTION.sub(STUB, source)
 
 
-def students_copy(path: Path, folder: Path) -> NotebookNode:
-    """A notebook without any solution or output.
-
-    Links to files of the project lead there from `folder`, too.
-    Raises: ValueError for marks that are no pair.
-    """
+def with_links(path: Path, folder: Path) -> NotebookNode:
+    """A notebook whose links to files of the project lead there from `folder`, too."""
     notebook = nbformat.read(path, as_version=4)
     links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = cell.source.replace("](../", links)
+    return notebook
+
+
+def students_copy(path: Path, folder: Path) -> NotebookNode:
+    """A notebook without any solution or output, `with_links`.
+
+    Raises: ValueError for marks that are no pair.
+    """
+    notebook = with_links(path, folder)
     for cell in notebook.cells:
         if _marks(cell) not in ([], [BEGIN, END]):
             raise ValueError(
@@ -56,8 +64,6 @@ def students_copy(path: Path, folder: Path) -> NotebookNode:
             )
         if cell.cell_type == "code":
             cell.update(source=stub(cell.source), outputs=[], execution_count=None)
-        else:
-            cell.source = cell.source.replace("](../", links)
     return notebook
 
 
@@ -75,20 +81,29 @@ def write_copies(notebooks: Path, folder: Path) -> list[Path]:
     _check_untouched(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, copy in made.items():
-        copy.metadata[MADE] = _text_of(copy)
-        nbformat.write(copy, folder / name)
+        nbformat.write(mark(copy), folder / name)
     return [folder / name for name in made]
 
 
 def _check_untouched(folder: Path) -> None:
-    """A copy whose cells are no longer those that were made is somebody's work."""
     for path in sorted(folder.glob("*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        if notebook.metadata.get(MADE) != _text_of(notebook):
+        if not untouched(path):
             raise ValueError(
                 f"exercises: {path} has been worked on; name another folder with --out, or move it "
                 "away"
             )
+
+
+def mark(notebook: NotebookNode) -> NotebookNode:
+    """Note in a copy what its cells are, for `untouched`."""
+    notebook.metadata[MADE] = _text_of(notebook)
+    return notebook
+
+
+def untouched(path: Path) -> bool:
+    """Whether a copy is still as it was made; else it is somebody's work."""
+    notebook = nbformat.read(path, as_version=4)
+    return notebook.metadata.get(MADE) == _text_of(notebook)
 
 
 def _text_of(notebook: NotebookNode) -> str:

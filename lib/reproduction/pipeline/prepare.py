@@ -49,8 +49,7 @@ def prepared(cfg: Params) -> Path:
 def _say(what: str, seconds: list[float | None]) -> None:
     known = [each for each in seconds if each]
     time = f", about {sum(known) * len(seconds) / len(known):.0f} s on 2 cores" if known else ""
-    sys.stdout.write(f"First, what this notebook reads is made: {what}{time}\n")
-    sys.stdout.flush()
+    print(f"First, what this notebook reads is made: {what}{time}", flush=True)
 
 
 def _there(cfg: Params, notebook: str) -> bool:

@@ -1,0 +1,57 @@
+"""Copies of the notebooks to work in: `make lab` opens these, and the stored figures stay.
+
+A copy has all that the committed notebook has, its links too. One that has been worked in is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import nbformat
+
+from relevit.base.files import project_root
+from reproduction.config import NOTEBOOKS, notebook_file
+from reproduction.pipeline.exercises import mark, untouched, with_links
+
+FOLDER = Path("outputs", "lab")
+
+
+def write_copies(root: Path, folder: Path, fresh: bool = False) -> list[str]:
+    """A copy of every notebook; the names of those that were kept, as somebody works in them.
+
+    `fresh`: none is kept.
+    """
+    kept = []
+    for name in NOTEBOOKS:
+        source = root / notebook_file(name)
+        place = folder / source.relative_to(root / "notebooks")
+        if place.is_file() and not fresh and not untouched(place):
+            kept.append(name)
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(mark(with_links(source, place.parent)), place)
+    return kept
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Command line; a wrong input is one message and exit code 2."""
+    parser = argparse.ArgumentParser(
+        prog="python -m reproduction.pipeline.lab", description=__doc__
+    )
+    parser.add_argument("--fresh", action="store_true", help="also for those that were worked in")
+    root = project_root()
+    try:
+        kept = write_copies(root, root / FOLDER, parser.parse_args(arguments).fresh)
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"copies of the notebooks to work in: {FOLDER}")
+    if kept:
+        print(f"kept as they are, with your work: {', '.join(kept)} (make lab FRESH=1: all anew)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
