@@ -429,6 +429,16 @@ def _audit_known() -> Table:
     }
 
 
+def _judge_cures() -> Table:
+    """A row a cure that `relevit judge --cure` has judged, the largest gain first."""
+    from reproduction.runs import cure_judge  # loads torch
+
+    records = cure_judge.read_records(cure_judge.CureTask.read(), RESULTS / "judge_cures")
+    rows = cure_judge.rows(records).reset_index()
+    columns = {name: lambda row, name=name: row[name] for name in rows.columns[1:]}
+    return rows, {"cure": lambda row: f"`{row['cure']}`"} | columns
+
+
 def _judge(model: str) -> Table:
     """A row a method that `relevit judge` has judged, the truest first."""
     from reproduction.measures import judged  # loads torch
@@ -483,6 +493,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "audit_known": _audit_known,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
     "judge_tiny": lambda: _judge("tiny-mae"),
+    "judge_cures": _judge_cures,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),

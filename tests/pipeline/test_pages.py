@@ -65,7 +65,7 @@ def test_the_poster_says_what_the_report_found(pages):
         report,
         re.DOTALL,
     ).groups()
-    assert f"with relevance {relevance} (" in poster and f"without {without} (" in poster
+    assert f"with relevance {relevance} (" in poster and f"labels alone {without} (" in poster
     assert f"relevance adds {adds} ({low} to {high})" in poster
     drawn = re.search(
         r'<svg[^>]*viewBox="0 0 (\d+) \d+"[^>]*Change on the.*?</svg>', poster, re.DOTALL

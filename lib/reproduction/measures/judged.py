@@ -65,22 +65,27 @@ def read_method(given: str) -> Method:
     """
     if given in METHODS:
         return METHODS[given]
+    others = f"a folder with maps and {MANIFEST}, or one of {', '.join([*METHODS, *MARKS])}"
+    wanted = "(model, images, target) -> maps, or a class of captum's, which is made for each model"
+    found = load_callable(given, f"method; give FILE.py:NAME, {others}", wanted)
+    return _of_captum(found) if hasattr(getattr(found, "func", found), "attribute") else found
+
+
+def load_callable(given: str, but: str, wanted: str) -> Callable[..., Any]:
+    """What `my_file.py:name` is. `but` is what it is not, and `wanted` what is called there.
+
+    Raises: FileNotFoundError; ValueError for what is no such name, file or function.
+    """
     file, colon, name = given.rpartition(":")
     path = Path(file)
     if not colon or path.suffix != ".py":
-        raise ValueError(
-            f"judge: {given!r} is no method; give FILE.py:NAME, a folder with maps and {MANIFEST}, "
-            f"or one of {', '.join([*METHODS, *MARKS])}"
-        )
+        raise ValueError(f"judge: {given!r} is no {but}")
     if not path.is_file():
         raise FileNotFoundError(f"judge: the file {path} is missing; check its name")
     found = getattr(_loaded(path), name, None)
     if not callable(found):
-        raise ValueError(
-            f"judge: {name!r} in {path} is no function; give one (model, images, target) -> maps, "
-            "or a class of captum's, which is made for each model"
-        )
-    return _of_captum(found) if hasattr(getattr(found, "func", found), "attribute") else found
+        raise ValueError(f"judge: {name!r} in {path} is no function; give one {wanted}")
+    return found
 
 
 def _loaded(path: Path) -> Any:

@@ -79,6 +79,8 @@ programs.
   relevit judge my_method.py:Saliency --out mine.json  # a class of captum's
   relevit judge --scenes scenes                        # PNG files, for maps made elsewhere
   relevit judge maps --out mine.json                   # and these, with their manifest.csv
+  relevit judge --cure my_cure.py:train --out mine.json   # (model, spec, batch, seed) -> model
+  relevit judge --cure a.pth b.pth c.pth --trained-on pictures   # weights of three seeds
 """,
     "doctor": "",
 }
@@ -269,7 +271,9 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def judge(options: argparse.Namespace) -> int:
-    """Judge an attribution method, or print the table of those that were judged."""
+    """Judge an attribution method or a cure, or print the table of those that were judged."""
+    if options.cure is not None:
+        return _judge_cure(options)
     from relevit.base.process import loading
 
     with loading():
@@ -305,6 +309,42 @@ def judge(options: argparse.Namespace) -> int:
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(options.out, judged.as_json(record))
+        _say(f"written: {options.out}")
+    return 0
+
+
+def _judge_cure(options: argparse.Namespace) -> int:
+    """Judge a cure on its task, or print the rows of those that were judged."""
+    from relevit.base.process import loading
+
+    with loading():
+        from relevit.base.files import write_atomically
+        from reproduction.measures.judged import as_json
+        from reproduction.runs import cure_judge
+    if options.out and options.out.suffix != ".json":
+        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
+    task = cure_judge.CureTask.read(options.task)
+    known = cure_judge.read_records(task)
+    given = cure_judge.read_cure(options.cure, task) if options.cure else None
+    if given is None and options.scenes is None:
+        _say(cure_judge.in_words(known) if known else cure_judge.NO_ROWS, cure_judge.HOW.rstrip())
+        return 0
+    opened = cure_judge.open_task(task)
+    if options.scenes:
+        cure_judge.write_images(options.scenes, opened)
+        _say(f"written: {options.scenes}")
+    if given is None:
+        return 0
+    if options.trained_on:
+        count = cure_judge.refuse_tested(options.trained_on, opened)
+        _say(f"none of {count} pictures in {options.trained_on} is a test image")
+    name = options.out.stem if options.out else Path(options.cure[0].rpartition(":")[2]).stem
+    record = cure_judge.judge(given, name, opened, _say)
+    others = [each for each in known if each["cure"] != name]
+    _say(cure_judge.in_words([record, *others]))
+    if options.out:
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(options.out, as_json(record))
         _say(f"written: {options.out}")
     return 0
 
@@ -577,9 +617,21 @@ def _of_judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)"
     )
+    parser.add_argument(
+        "--cure",
+        nargs="*",
+        metavar="CURE",
+        help="a cure instead: FILE.py:NAME, weights of each seed, or label, relevance, swap",
+    )
+    parser.add_argument("--task", type=_path, metavar="FILE", help="of cures: another task's YAML")
+    parser.add_argument(
+        "--trained-on", type=_path, metavar="FOLDER", help="of weights: look for test images here"
+    )
     parser.add_argument("--out", type=_path, metavar="FILE", help="JSON of all that came out")
     parser.add_argument("--quick", action="store_true", help="few scenes, to try it: no row")
-    parser.add_argument("--scenes", type=_path, metavar="FOLDER", help="write the scenes there")
+    parser.add_argument(
+        "--scenes", type=_path, metavar="FOLDER", help="write the scenes (of a cure, images) there"
+    )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 

@@ -225,7 +225,7 @@ def test_explain_writes_a_folder_that_can_be_judged(tasks, tmp_path):
 @pytest.fixture
 def explain_func():
     names: dict = {}
-    exec(compile(CODE[1], PAGE.name, "exec"), names)
+    exec(compile(CODE[-1], PAGE.name, "exec"), names)
     return names["explain_func"]
 
 

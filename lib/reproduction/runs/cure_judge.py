@@ -1,0 +1,337 @@
+"""Cures held against one task: the row of *Which cure?* for a function, or for weights.
+
+The task is a file (`assets/data/cure_task.yaml`): which original, which images and masks, how many
+seeds. Its original and all its images are made here, and told by hash, so that rows of others can
+stand beside one's own. Source: docs/cures.md has the comparison that this is a small form of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+import timm
+import torch
+from PIL import Image
+from pydantic import Field
+from torch import Tensor, nn
+
+import relevit
+from habitats.benchmark import Benchmark, open_benchmark
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.base.errors import one_line
+from relevit.base.files import project_root
+from relevit.base.seeding import seeded
+from relevit.choices.checked import Checked, Seed
+from relevit.choices.numbers import BatchSize, Count, Epochs, Rate
+from relevit.choices.words import ModelName
+from relevit.data.batch import Batch
+from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.models.dinov2 import fingerprint
+from relevit.models.loading import load_model
+from relevit.models.registry import shipped_weights
+from reproduction.config import FinetuneParams
+from reproduction.config.yaml_files import yaml_values
+from reproduction.measures.context import backgrounds_challenge
+from reproduction.measures.judged import load_callable
+from reproduction.measures.paired import difference
+from reproduction.runs.one_run import finetune_at, training_images
+from reproduction.runs.outcomes import worst
+
+TASK = "cure_task.yaml"
+PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
+WEIGHTS = (".safetensors", ".pth", ".bin", ".tar")
+ROWS = Path("docs", "results", "judge_cures")  # below the project
+NO_ROWS = f"the rows are not here: they are in {ROWS.as_posix()} of the repository"
+HOW = f"""Add a row: write a function (model, spec, batch, seed) -> model, and then
+  relevit judge --cure my_cure.py:train --out {ROWS.as_posix()}/my_cure.json
+  make numbers
+and make a pull request of both. docs/judge.md says what the columns mean.
+"""
+NUMBERS = {"change_pts": "shifted sets", "val_pts": "val"}  # each with its interval
+# Gets the original, how it takes pictures, images with masks and labels, and a seed; changes
+# the model or gives another.
+Cure = Callable[[nn.Module, Any, Batch, int], nn.Module | None]
+
+
+class CureTask(Checked):
+    """What `cure_task.yaml` says; another such file is another task."""
+
+    version: int = Field(ge=1)
+    model: ModelName
+    images_per_class: Count
+    masks: Literal["annotated", "boxes", "a_third"]
+    seeds: list[Seed] = Field(min_length=1)
+    images_per_set: Count = Field(ge=40)
+    challenge_images: Count = Field(ge=40)
+    epochs: Epochs
+    batch_size: BatchSize
+    rate: Rate
+    cures: dict[str, dict[str, Any]]
+
+    @classmethod
+    def read(cls, path: Path | None = None) -> CureTask:
+        """The package's task, or that of a file. Raises: ValueError, FileNotFoundError."""
+        path = path or Path(str(files("reproduction") / "assets" / "data" / TASK))
+        return cls.checked(yaml_values(path), str(path))
+
+    def run(self, name: str, seed: int) -> FinetuneParams:
+        """A built-in cure as a finetuning run. Raises: ValueError for a wrong parameter."""
+        base = {"model": self.model, "masks": self.masks, "seed": seed, "epochs": self.epochs}
+        base |= {"images_per_class": self.images_per_class, "batch_size": self.batch_size}
+        return FinetuneParams.checked(base | self.cures.get(name, {}), f"{TASK}: {name}")
+
+
+class Opened(NamedTuple):
+    """A task with its benchmark, its original's weights, and what that one answers."""
+
+    task: CureTask
+    bench: Benchmark
+    origin: Path
+    answers: pd.DataFrame
+
+    @property
+    def images(self) -> list[Batch]:
+        """What is finetuned on, a batch a seed."""
+        return [training_images(self.task.run("", seed), self.bench) for seed in self.task.seeds]
+
+    def hashes(self) -> set[str]:
+        """The SHA-256 of the pixels of each test image."""
+        size = self.bench.spec(self.task.model).image_size
+        sets = [
+            self.bench.draw(name, range(self.task.images_per_set), size=size) for name in TEST_SETS
+        ]
+        return {pixels_hash(image) for batch in sets for image in batch.images}
+
+
+def open_task(task: CureTask) -> Opened:
+    """The task, and the answers of its original."""
+    bench = open_benchmark(task.run("", 0))
+    origin = shipped_weights(task.model, task.run("", 0).benchmark.learned)
+    return Opened(task, bench, origin, _answers(_classifier(task, bench, origin), task, bench))
+
+
+def read_cure(given: Sequence[str], task: CureTask) -> Cure | list[Path]:
+    """A cure of the task by its name, `my_file.py:name`, or weights: a file for each seed.
+
+    Raises: FileNotFoundError; ValueError for what is none, and for another number of files.
+    """
+    if len(given) == 1 and given[0] in task.cures:
+        return _built_in(given[0], task)
+    paths = [Path(each) for each in given]
+    if all(path.suffix in WEIGHTS for path in paths):
+        if lost := [path for path in paths if not path.is_file()]:
+            raise FileNotFoundError(f"judge: the file {lost[0]} is missing; check its name")
+        if len(paths) != len(task.seeds):
+            raise ValueError(
+                f"judge: {len(paths)} files of weights; the task has seeds {task.seeds}, so give "
+                f"{len(task.seeds)}, in this order (--scenes writes the images of each)"
+            )
+        return paths
+    if len(given) != 1:
+        raise ValueError(f"judge: {list(given)} are no cure; give one, or weights of each seed")
+    known = f"FILE.py:NAME, weights for seeds {task.seeds}, or one of {', '.join(task.cures)}"
+    return load_callable(given[0], f"cure; give {known}", "(model, spec, batch, seed) -> model")
+
+
+def _built_in(name: str, task: CureTask) -> Cure:
+    def cure(model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
+        params = task.run(name, seed)
+        bench = open_benchmark(params)
+        origin = shipped_weights(task.model, params.benchmark.learned)
+        with TemporaryDirectory() as folder:
+            how = (params, bench, task.rate, origin, Path(folder))
+            return finetune_at(*how, validated=())[0]
+
+    return cure
+
+
+def judge(
+    given: Cure | list[Path], name: str, opened: Opened, say: Callable[[str], object] = print
+) -> dict[str, Any]:
+    """The record of a cure: the row's numbers, versions, and hashes of all that made them.
+
+    Raises: ValueError for a cure that fails, or gives what is no such model; as `load_model`.
+    """
+    task, bench, _, before = opened
+    spec, parts, gaps, seconds = bench.spec(task.model), [], [], []
+    for place, (seed, batch) in enumerate(zip(task.seeds, opened.images, strict=True)):
+        begun = time.perf_counter()
+        if isinstance(given, list):
+            model = load_model(task.model, given[place])
+        else:
+            model = _cured(given, load_model(task.model, opened.origin), spec, batch, seed)
+        seconds.append(time.perf_counter() - begun)
+        classifier = make_classifier(model, spec, "auto", probe=bench.probe(spec))
+        parts.append(_answers(classifier, task, bench).assign(seed=seed))
+        gap = backgrounds_challenge(classifier, bench.test_batches, task.challenge_images)
+        gaps.append(gap["background_gap_pts"])
+        say(f"seed {seed}: {seconds[-1]:.0f} s, {100 * _mean(parts[-1]):.1f} % on the shifted sets")
+    seen = pd.concat(parts, ignore_index=True)
+    start = pd.concat([before.assign(seed=seed) for seed in task.seeds], ignore_index=True)
+    numbers: dict[str, Any] = {}
+    for key, sets in {"change_pts": None, "val_pts": ["val"]}.items():
+        found = difference(seen, start, *([sets] if sets else []))
+        numbers[key] = [round(found[end], 4) for end in ("change_pts", "low_pts", "high_pts")]
+    numbers |= {"worst_class_pct": round(worst(seen, bench)["worst_class_pct"], 4)}
+    numbers |= {"gap_pts": round(float(np.mean(gaps)), 4)}
+    numbers |= {"seconds": None if isinstance(given, list) else round(float(np.mean(seconds)), 1)}
+    return {"cure": name, "numbers": numbers, **_made_by(opened)}
+
+
+def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
+    with seeded(seed, next(model.parameters()).device):
+        try:
+            found = cure(model, spec, batch, seed)
+        except Exception as error:  # whatever the code of others raises
+            raise ValueError(f"judge: the cure fails ({one_line(error)}); mend it") from error
+    found = model if found is None else found
+    if not isinstance(found, nn.Module):
+        raise ValueError(
+            f"judge: the cure gives a {type(found).__name__}; it changes the model that it is "
+            "given, or returns one"
+        )
+    if bad := [key for key, part in found.named_parameters() if not part.isfinite().all()]:
+        raise ValueError(f"judge: after the cure {bad[0]} has NaN or infinity; take a lower rate")
+    return found.eval()
+
+
+def _classifier(task: CureTask, bench: Benchmark, weights: Path) -> Classifier:
+    spec = bench.spec(task.model)
+    return make_classifier(load_model(task.model, weights), spec, "auto", probe=bench.probe(spec))
+
+
+def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.DataFrame:
+    """A row an image of the nine sets: dataset, index, label, right."""
+    size = classifier.spec.image_size
+    found = {
+        name: classifier.predict(bench.test_batches(name, task.images_per_set, BATCH, size=size))
+        for name in TEST_SETS
+    }
+    rows = pd.concat(found, names=["dataset", "index"]).reset_index()
+    return rows.assign(right=rows["label_rank"] == 0)[["dataset", "index", "label", "right"]]
+
+
+def _mean(answers: pd.DataFrame) -> float:
+    shifted = answers[answers["dataset"].isin(SHIFTED_SETS)]
+    return float(shifted.groupby("dataset")["right"].mean().mean())
+
+
+def _made_by(opened: Opened) -> dict[str, Any]:
+    weights = load_model(opened.task.model, opened.origin, device="cpu").state_dict()
+    trained = {
+        f"{place} {key}": part
+        for place, batch in enumerate(opened.images)
+        for key, part in (("images", batch.images), ("masks", batch.masks))
+    }
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    versions = {each.__name__: each.__version__ for each in (relevit, torch, timm, np)}
+    return {
+        "task": opened.task.model_dump(exclude={"cures"}),
+        "original": fingerprint(weights),
+        "finetuned_on": fingerprint(trained),
+        "tested_on": hashlib.sha256("".join(sorted(opened.hashes())).encode()).hexdigest(),
+        "versions": {"python": platform.python_version(), "device": device} | versions,
+    }
+
+
+# Weights from elsewhere
+
+
+def pixels_hash(image: Tensor) -> str:
+    """SHA-256 of a picture's pixels, [3, height, width] of bytes, as rows of RGB."""
+    return hashlib.sha256(image.permute(1, 2, 0).contiguous().numpy().tobytes()).hexdigest()
+
+
+def write_images(folder: Path, opened: Opened) -> None:
+    """What a cure gets, as files: original.safetensors, and of each seed pictures and masks.
+
+    `seed0/<class>/00.png`, and the mask beside it as `seed0/masks/<class>/00.png`.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "original.safetensors").write_bytes(opened.origin.read_bytes())
+    for seed, batch in zip(opened.task.seeds, opened.images, strict=True):
+        names = opened.bench.names(batch.labels)
+        for place, name in enumerate(names):
+            for room, pixels in (
+                ("", batch.images[place].permute(1, 2, 0)),
+                ("masks", batch.masks[place, 0].byte() * 255),
+            ):
+                path = folder / f"seed{seed}" / room / name / f"{place:03}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                Image.fromarray(pixels.numpy()).save(path)
+
+
+def refuse_tested(folder: Path, opened: Opened) -> int:
+    """Compare what weights were trained on with the test images; how many pictures were looked at.
+
+    Raises: ValueError that names a picture which is one of the test images.
+    """
+    pictures = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in PICTURES]
+    if not pictures:
+        raise ValueError(f"judge: {folder} has no pictures; give those that were trained on")
+    tested = opened.hashes()
+    for path in pictures:
+        pixels = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
+        if pixels_hash(pixels) in tested:
+            raise ValueError(
+                f"judge: {path} is one of the test images; weights that have seen them are no row"
+            )
+    return len(pictures)
+
+
+# The rows
+
+
+def kept_in() -> Path:
+    """Where the rows are; a folder that is not there without the repository."""
+    try:
+        return project_root() / ROWS
+    except FileNotFoundError:
+        return ROWS
+
+
+def read_records(task: CureTask, folder: Path | None = None) -> list[dict[str, Any]]:
+    """The rows that are kept, of the same task. Raises: ValueError for a file that is none."""
+    found = []
+    for path in sorted((folder or kept_in()).glob("*.json")):
+        try:
+            each = json.loads(path.read_text("utf-8"))
+            in_words([each])
+            same = each["task"] == task.model_dump(exclude={"cures"})
+        except (ValueError, LookupError, TypeError, AttributeError):
+            raise ValueError(f"judge: {path} is no whole row of a cure; judge it anew") from None
+        found += [each] if same else []
+    return found
+
+
+def in_words(records: Iterable[dict[str, Any]]) -> str:
+    """The rows for a terminal."""
+    return rows(records).to_string()
+
+
+def rows(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
+    """A row a cure, the largest gain first, with numbers and intervals as text."""
+    found_rows = {}
+    for each in sorted(records, key=lambda each: -each["numbers"]["change_pts"][0]):
+        found = each["numbers"]
+        cells = {
+            said: "{:+.1f} ({:+.1f} to {:+.1f})".format(*found[key])
+            for key, said in NUMBERS.items()
+        }
+        cells |= {
+            "worst class": f"{found['worst_class_pct']:.0f}",
+            "gap": f"{found['gap_pts']:.1f}",
+        }
+        cells |= {"seconds": "" if found["seconds"] is None else f"{found['seconds']:.0f}"}
+        found_rows[each["cure"]] = cells
+    return pd.DataFrame.from_dict(found_rows, orient="index").rename_axis("cure")

@@ -1,0 +1,147 @@
+"""The judge of cures: rows, weights from elsewhere, and what is refused before any work."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from safetensors.torch import save_file
+
+from relevit.models import load_model
+from reproduction.pipeline.cli import main
+from reproduction.runs import cure_judge
+from reproduction.runs.cure_judge import CureTask, judge, open_task, read_cure, write_images
+
+PAGE = Path(__file__).parents[3] / "docs" / "judge.md"
+(EXAMPLE,) = (
+    code for code in re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE.read_text("utf-8"))
+    if "def train(" in code
+)  # fmt: skip
+SMALL = {"model": "tiny", "images_per_class": 1, "seeds": [0, 1], "images_per_set": 40,
+         "challenge_images": 40, "epochs": 1}  # fmt: skip
+ODD = """
+def nothing(model, spec, batch, seed):
+    pass
+def text(model, spec, batch, seed):
+    return "a model"
+def infinite(model, spec, batch, seed):
+    model.head.bias.data += float("inf")
+def failing(model, spec, batch, seed):
+    return 1 / 0
+"""
+
+
+@pytest.fixture(scope="module")
+def task_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("task") / "small.yaml"
+    whole = CureTask.read().model_dump()
+    path.write_text(yaml.safe_dump(whole | SMALL))
+    return path
+
+
+@pytest.fixture(scope="module")
+def opened(task_file):
+    return open_task(CureTask.read(task_file))
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(EXAMPLE + ODD)
+    return path
+
+
+def row(given, opened):
+    return judge(read_cure([str(each) for each in given], opened.task), "mine", opened, str)
+
+
+def test_what_changes_nothing_gains_nothing(opened, mine):
+    found = row([f"{mine}:nothing"], opened)["numbers"]
+    assert found["change_pts"] == found["val_pts"] == [0, 0, 0]
+
+
+def test_a_function_and_the_weights_that_it_leaves_are_one_row(opened, mine, tmp_path):
+    by_function = row([f"{mine}:train"], opened)
+    assert by_function["numbers"]["change_pts"][0] != 0
+    cure, spec, paths = read_cure([f"{mine}:train"], opened.task), opened.bench.spec("tiny"), []
+    for seed, batch in zip(opened.task.seeds, opened.images, strict=True):
+        model = load_model("tiny", opened.origin)
+        cure(model, spec, batch, seed)
+        paths.append(tmp_path / f"{seed}.safetensors")
+        save_file(model.state_dict(), paths[-1])
+    by_weights = row(paths, opened)
+    by_function["numbers"]["seconds"] = None
+    assert by_weights == by_function
+
+
+def test_a_cure_of_the_task_is_its_own_finetuning(opened):
+    found = row(["label"], opened)
+    assert found["numbers"]["change_pts"][0] != 0 and found["task"]["images_per_class"] == 1
+
+
+def test_weights_that_have_seen_test_images_are_refused(opened, tmp_path):
+    write_images(tmp_path, opened)
+    pictures = [*tmp_path.rglob("*.png")]
+    assert len(pictures) == 2 * 2 * 40
+    assert cure_judge.refuse_tested(tmp_path, opened) == len(pictures)
+    size = opened.bench.spec("tiny").image_size
+    seen = opened.bench.draw("sketch", [7], size=size).images[0].permute(1, 2, 0)
+    cure_judge.Image.fromarray(seen.numpy()).save(tmp_path / "seen.png")
+    with pytest.raises(ValueError, match=r"seen.png is one of the test images"):
+        cure_judge.refuse_tested(tmp_path, opened)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("text", "the cure gives a str"),
+        ("infinite", "after the cure head.bias has NaN or infinity"),
+        ("failing", r"the cure fails \(division by zero\)|the cure fails \(ZeroDivisionError"),
+    ],
+)
+def test_a_cure_that_gives_no_such_model_is_a_sentence(opened, mine, name, said):
+    with pytest.raises(ValueError, match=f"^judge: {said}"):
+        row([f"{mine}:{name}"], opened)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("swop", "'swop' is no cure; give FILE.py:NAME"),
+        ("a.safetensors", "the file a.safetensors is missing"),
+        ("HERE.pth", "1 files of weights; the task has seeds"),
+        ("label swap", "are no cure; give one"),
+        ("FILE:other", "'other' in .* is no function"),
+        ("label --out mine.csv", "mine.csv is no JSON file"),
+        ("label --task none.yaml", "none.yaml"),
+    ],
+)
+def test_what_cannot_be_judged_is_said_before_the_work(
+    tmp_path, monkeypatch, capsys, mine, given, said
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "HERE.pth").write_bytes(b"")
+    monkeypatch.setattr(cure_judge, "open_task", None)
+    assert main(["judge", "--cure", *given.replace("FILE", str(mine)).split()]) == 2
+    assert re.search(said, capsys.readouterr().err)
+
+
+def test_alone_it_prints_the_rows_and_how_to_add_one(capsys):
+    assert main(["judge", "--cure"]) == 0
+    said = capsys.readouterr().out
+    assert all(f"\n{name} " in said for name in CureTask.read().cures) and "Add a row" in said
+
+
+def test_rows_of_another_task_are_left_out_and_damaged_ones_named(opened, tmp_path):
+    kept = json.loads((cure_judge.kept_in() / "label.json").read_text())
+    for name, version in (("one", 1), ("two", 2)):
+        changed = kept | {"cure": name, "task": kept["task"] | {"version": version}}
+        (tmp_path / f"{name}.json").write_text(json.dumps(changed))
+    found = cure_judge.read_records(CureTask.read(), tmp_path)
+    assert [each["cure"] for each in found] == ["one"]
+    (tmp_path / "three.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"three.json is no whole row"):
+        cure_judge.read_records(CureTask.read(), tmp_path)
