@@ -95,6 +95,13 @@ WRONG = [
     (recursion(f"R + {MEAN} @ R", start="torch.eye(3)"), "stopped with RuntimeError"),
     ("def background_loss(r, s): return ((r * (1 - s)) ** 2).sum()", "take the sum"),
     ("def background_loss(r, s):\n  r *= 1 - s\n  return r.square().mean()", "input number 1"),
+    ("def background_loss(r, s): return (r ** 2 * (1 - s)).mean().item()", "cut off from the map"),
+    ("def background_loss(r, s): return float((r ** 2 * (1 - s)).mean())", "cut off from the map"),
+    ("def background_loss(r, s): return (r.detach() * (1 - s)).pow(2).mean()", "cut off"),
+    ("def background_loss(r, s): return (r * s).square().mean()", "the background is 1 - mask"),
+    ("def background_loss(r, s): return (r * (1 - s)).square().mean().sqrt()", "root of the mean"),
+    (recursion(f"R + {MEAN} @ R", read="R[0, 1:] / R[0, 1:].max()"),
+     "scaled to its highest"),
     ("def background_loss(r, s): (r * (1 - s)).square().mean()", "returns nothing"),
     ("def adds(t): return 100 * (t['with'] - t['without']).mean()", "large set counts more"),
     ("def adds(t): return (t['with'] - t['without']).groupby('dataset').mean().mean()", "share"),
@@ -120,7 +127,7 @@ def test_wrong_answers(source, sentence):
 
 RIGHT = [
     recursion("R + (A.double() * G.double()).relu().mean(0) @ R", "torch.eye(5).double()"),
-    "def background_loss(r, s): return (r ** 2 * (1 - s)).mean().item()",
+    "def background_loss(r, s): return (r ** 2 * (1 - s)).mean()",
     "def adds(t):\n  m = t.groupby(level=0).mean() * 100\n  return (m['with'] - m.without).mean()",
     "def miou(c, m): return sum(float((a & b).sum() / (a | b).sum()) for a, b in "
     "((c, m), (~c, ~m))) * 50",

@@ -67,6 +67,12 @@ def gae(answer: Callable) -> None:
             _carried(product.mean(1).clamp(min=0))[0, 1:],
         "You left negative products in: keep only what speaks for the class.":
             _carried(product.mean(1))[0, 1:],
+        "You take the mean over blocks: it is over the heads of each block, and blocks are "
+        "multiplied.": _carried(product.clamp(min=0).mean(0))[0, 1:],
+        "Your map is scaled to its highest value: return it as it comes, it is scaled later.":
+            right / right.max(),
+        "Your map is scaled to [0, 1]: return it as it comes, it is scaled later.":
+            (right - right.min()) / (right.max() - right.min()),
         "You take absolute values: what speaks against the class must not count for it.":
             _carried(product.abs().mean(1))[0, 1:],
         "You take the mean over heads before you multiply: each head has a gradient of its own.":
@@ -83,6 +89,7 @@ def gae(answer: Callable) -> None:
 def background_loss(answer: Callable) -> None:
     """02: heatmaps and masks, images x 1 x height x width -> mean squared relevance off."""
     heat, mask = torch.rand(2, 1, 4, 4, generator=_seeded(1)), torch.zeros(2, 1, 4, 4)
+    heat = heat.requires_grad_() * 1  # in the graph, as a map is
     mask[:, :, 1:3, 1:4] = 1
     off = heat * (1 - mask)
     right = losses.background_loss(losses.Step(heatmaps=heat, masks=mask))
@@ -96,6 +103,8 @@ def background_loss(answer: Callable) -> None:
         "You hold the map against the mask: off the object Eq. 1 asks for 0, and on it for "
         "nothing.": (heat - mask).square().mean(),
         "The relevance is not squared: Eq. 1 is a mean squared error.": off.mean(),
+        "You take the root of the mean: Eq. 1 is the mean of the squares itself.":
+            off.square().mean().sqrt(),
         "You take the sum: the loss is a mean, or a large image would weigh more.":
             off.square().sum(),
         "You take the sum over the pixels of an image: the loss is a mean over them, too.":
@@ -323,8 +332,15 @@ def _judge(
     answer: Callable, inputs: tuple, right: Any, praise: str, slips: Mapping[str, Any]
 ) -> None:
     """Print the praise, or raise Wrong; `slips` are what typical mistakes lead to, by sentence."""
-    given, right = _number(_given(answer, inputs)), _number(right)
+    found = _given(answer, inputs)
+    given, right = _number(found), _number(right)
     if _same(given, right):
+        trained = any(isinstance(each, Tensor) and each.requires_grad for each in inputs)
+        if trained and not getattr(found, "requires_grad", False):
+            _wrong(
+                "Your number is right, and cut off from the map: nothing can be trained on it. "
+                "Return the tensor, without .item(), float(), .detach() or .data."
+            )
         print(f"✓ {praise}")
         return
     for factor in (1, 100):  # a slip may come with a share for percent
@@ -350,7 +366,7 @@ def _given(answer: Callable, inputs: tuple) -> Any:
     """What a student's function returns. Raises: Wrong where it stops or changes its inputs."""
     if not callable(answer):
         _wrong(f"A function is asked for, and this is {str(answer)[:40]}: leave its () out.")
-    kept = copy.deepcopy(inputs)
+    kept = tuple(copy.deepcopy(_parts(each)) for each in inputs)
     try:
         given = answer(*inputs)
     except Exception as error:  # whatever a beginner's code may raise
@@ -361,14 +377,15 @@ def _given(answer: Callable, inputs: tuple) -> Any:
     if given is None:
         _wrong("Your function returns nothing: end it with `return`.")
     for number, (new, old) in enumerate(zip(inputs, kept, strict=True), start=1):
-        new, old = _parts(new), _parts(old)
+        new = _parts(new)
         if len(new) != len(old) or not all(map(np.array_equal, new, old)):
             _wrong(f"Your function changes its input number {number}: work on a copy of it.")
     return given
 
 
 def _parts(given: Any) -> list[np.ndarray]:
-    return [np.asarray(each) for each in (given if isinstance(given, list) else [given])]
+    each = given if isinstance(given, list) else [given]
+    return [np.asarray(one.detach() if isinstance(one, Tensor) else one) for one in each]
 
 
 def _number(given: Any) -> Tensor:

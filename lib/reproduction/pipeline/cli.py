@@ -27,6 +27,8 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit finetune --model NAME --data my_images/data --out run
                                                    finetune a model by a cure, and report
   relevit judge my_method.py:explain               hold an attribution method against three tests
+  relevit judge --cure my_cure.py:train            hold a way to finetune against one task
+  relevit doctor                                   is this machine ready for the notebooks?
   relevit doctor FOLDER                            check the papers' data sets
 
 relevit COMMAND --help has examples and all options.
@@ -456,7 +458,12 @@ def _pairs(given: list[str]) -> dict[str, Any]:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Print what is known of the sets, each as soon as it is; 0 when all are whole, else 1."""
+    """Whether this machine is ready, or the sets of a data root are whole; 0 if so, else 1.
+
+    Each is printed as soon as it is known.
+    """
+    if options.data_root is None:
+        return _ready()
     from habitats.real.catalogue import CATALOGUE
     from reproduction.pipeline.doctor import examine, lines
 
@@ -474,6 +481,17 @@ def doctor(options: argparse.Namespace) -> int:
     else:
         _say(f"{whole} of {len(findings)} sets are whole in {options.data_root}")
     return int(whole < len(findings))
+
+
+def _ready() -> int:
+    from reproduction.pipeline.ready import ready
+
+    good = True
+    for looked in ready():
+        good &= looked.good
+        _say(f"{'ok ' if looked.good else 'NOT'} {looked.what:<10} {looked.said}")
+    _say("ready" if good else "not ready: mend what is marked NOT")
+    return int(not good)
 
 
 COMMANDS = {
@@ -503,8 +521,8 @@ def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
     add("audit", "say how much your ViT leans on the background", _of_audit)
     add("finetune", "finetune your ViT so that it relies on the object", _of_finetune)
     add("explain", "draw where a ViT looks in an image", _of_explain)
-    add("judge", "hold an attribution method against three tests", _of_judge)
-    add("doctor", "check the folder of the papers' data sets", _of_doctor)
+    add("judge", "hold an attribution method, or a cure, against fixed tests", _of_judge)
+    add("doctor", "is this machine ready, or a folder of the papers' data sets whole?", _of_doctor)
     return parser
 
 
@@ -638,7 +656,12 @@ def _of_judge(parser: argparse.ArgumentParser) -> None:
 def _of_doctor(parser: argparse.ArgumentParser) -> None:
     from habitats.real.catalogue import CATALOGUE
 
-    parser.add_argument("data_root", type=_path, help="folder that the archives were unpacked to")
+    parser.add_argument(
+        "data_root",
+        nargs="?",
+        type=_path,
+        help="folder that the archives were unpacked to; without: is this machine ready?",
+    )
     parser.add_argument(
         "--set",
         dest="sets",
