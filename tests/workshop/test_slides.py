@@ -42,7 +42,7 @@ def test_deck_has_every_figure_and_its_notes(tmp_path):
     count = slides.write_slides(WORKSHOP / "slides.md", ROOT / "notebooks", tmp_path / "s.html")
     html = (tmp_path / "s.html").read_text()
     wanted = len(slides.FIGURE.findall((WORKSHOP / "slides.md").read_text()))
-    assert count == 20 == html.count('<aside class="notes">')
+    assert count == 21 == html.count('<aside class="notes">')
     assert len(re.findall(r'<img alt="[^"]+" src="data:image/', html)) == wanted >= 12
     assert not re.search(r"(?m)^figure:|^Note:", html) and not NETWORK.search(html)
 
