@@ -26,6 +26,7 @@ from reproduction.claims.evaluator import (
 )
 from reproduction.paper import published
 
+FEW = 2  # parts of a list of numbers that are read without a click
 PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
 # White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
 # those that do not are grey.
@@ -124,9 +125,18 @@ def _line(row: Mapping[str, str]) -> str:
         f"{text['criterion']}</details></td>"
         f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
         f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
-        f"<td>{text['number']}<br><small>{text['reason'].rstrip('.')}. {text['evidence']}."
-        f"{missing}</small></td></tr>"
+        f"<td>{_few(row['number'])}<br><small>{_few(row['reason'].rstrip('.'))}. "
+        f"{text['evidence']}.{missing}</small></td></tr>"
     )
+
+
+def _few(text: str) -> str:
+    """A list of many parts as its first ones, and the others that open on a click."""
+    parts = [html.escape(part) for part in text.split("; ")]
+    if len(parts) <= FEW + 1:
+        return "; ".join(parts)
+    rest = f"<details><summary>and {len(parts) - FEW} more</summary>{'; '.join(parts[FEW:])}"
+    return f"{'; '.join(parts[:FEW])}{rest}</details>"
 
 
 def folded(title: str, table: pd.DataFrame) -> str:

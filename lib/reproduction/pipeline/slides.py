@@ -23,6 +23,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 from PIL import Image
 
+from reproduction.config import notebook_file
 from reproduction.pipeline.notebooks import committed
 
 FIGURE = re.compile(
@@ -46,7 +47,7 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
     def picture(match: re.Match[str]) -> str:
         name, cell = match["name"], match["cell"]
         if name not in read:
-            path = notebooks / f"{name}.ipynb"
+            path = notebooks / Path(notebook_file(name)).relative_to("notebooks")
             if not path.is_file():
                 raise ValueError(f"{source}: {match.group()!r}: there is no {path}")
             read[name] = committed(path)
