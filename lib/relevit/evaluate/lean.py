@@ -8,7 +8,7 @@ less that on those of others.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -19,10 +19,12 @@ from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
 from relevit.attention.recording import evaluating
+from relevit.base.device import PrecisionChoice, choose_precision
 from relevit.data.batch import Batch
 from relevit.data.filling import GREY, fit_for_swap, without_objects
+from relevit.evaluate.bfloat16 import Answers, prediction_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
-from relevit.evaluate.predictions import BATCH
+from relevit.evaluate.predictions import BATCH, MOST_REPEATED
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
 
@@ -36,6 +38,7 @@ CONDITIONS = {
     "blurred": "object on its own background, blurred",
     "filled": "object painted over",
 }
+PROBED = 50  # images on which bfloat16 is held against float32
 BLUR = 8  # fields a side whose means are left of a blurred background
 # From here on a gap matters. Models that do not lean at all have one of some points where objects
 # are pasted, as they trust a pasted object less and its background more (docs/audit.md).
@@ -65,6 +68,7 @@ def lean_rows(
     labels: Labels,
     *,
     seed: int = 0,
+    precision: PrecisionChoice = "float32",
 ) -> pd.DataFrame:
     """What the model answers to each image under each of CONDITIONS, a row each.
 
@@ -72,12 +76,15 @@ def lean_rows(
     Columns: image (its place), label, condition, answer, right, probability (of the right class, 0
     to 1) and logit: of the class answered for the original, less the mean over the classes, and
     less the same of a grey picture, so that 0 is what the model says where there is nothing.
+    In bfloat16, which `auto` takes where the hardware has it, answers are those of float32
+    (`Answers`), and probabilities and logits have some three digits.
     Raises: as `shown_as`; ValueError for a head with one output.
     """
-    nothing = _logits(model, spec, torch.full_like(images[:1], round(GREY)))
+    logits_of = _logits_of(model, spec, images[:PROBED], precision)
+    nothing = logits_of(torch.full_like(images[:1], round(GREY)))
     answered, parts = torch.zeros(len(images), dtype=torch.int64), []
     for condition, places, pictures in shown_as(images, masks, labels, seed=seed):
-        logits = _logits(model, spec, pictures)
+        logits = logits_of(pictures)
         right, answers = labels[places].cpu(), logits.argmax(dim=1)
         if condition == "original":
             answered[places] = answers
@@ -151,12 +158,28 @@ def _composed(condition: str, shown: Batch, behind: Images) -> Images:
     return (over * shown.images + (1 - over) * ground).round().byte()
 
 
-def _logits(model: nn.Module, spec: ModelSpec, pictures: Images) -> Float[Tensor, "images classes"]:
-    """Less their mean over the classes, which no answer depends on."""
-    with evaluating(model):
-        logits = model(spec.normalise(pictures, like=next(model.parameters()))).double().cpu()
-    need_classes(logits)
-    return logits - logits.mean(dim=1, keepdim=True)
+def _logits_of(
+    model: nn.Module, spec: ModelSpec, probe: Images, precision: PrecisionChoice
+) -> Callable[[Images], Float[Tensor, "images classes"]]:
+    """What gives the logits of pictures, less their mean, which no answer depends on."""
+    like = next(model.parameters())
+    fast = None
+    if choose_precision(precision, like.device) == "bfloat16":
+        fast = Answers(model, "bfloat16")
+        some = (spec.normalise(part, like=like) for part in probe.split(BATCH))
+        fast = fast if fast.measure(some) <= MOST_REPEATED else None
+
+    def logits_of(pictures: Images) -> Float[Tensor, "images classes"]:
+        pixels = spec.normalise(pictures, like=like)
+        if fast is None:
+            with evaluating(model):
+                logits = model(pixels).double().cpu()
+        else:
+            logits = fast(pixels, prediction_gap).double()
+        need_classes(logits)
+        return logits - logits.mean(dim=1, keepdim=True)
+
+    return logits_of
 
 
 # What the rows say

@@ -183,8 +183,9 @@ def audit_folder(
         images, part, note = _with_masks(model, images, part)
         notes.append(note)
     rows = lean_rows(
-        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed
-    )
+        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed,
+        precision="auto",
+    )  # fmt: skip
     rows["file"] = [part.ids[place] for place in rows["image"]]
     notes += _notes(rows, len(images))
     examples = told_best(rows)
@@ -266,7 +267,10 @@ def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], ob
         each += max(seconds[1] - seconds[0], 0) / 2 / len(CONDITIONS)
     whole = each * len(CONDITIONS) * len(images)
     how = "" if masked else ", and TokenCut's masks"
-    say(f"about {max(whole, 1):.0f} s: {len(images)} images in {len(CONDITIONS)} ways each{how}")
+    say(
+        f"at most about {max(whole, 1):.0f} s: {len(images)} images in {len(CONDITIONS)} ways "
+        f"each{how}"
+    )
 
 
 def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
