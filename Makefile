@@ -81,7 +81,7 @@ rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 m
 # Of what the notebooks store; with PRESET=quick of that run, which must be finished.
 PAGES = outputs/$(if $(PRESET),$(PRESET)/)site
 site: setup  ## Make the pages: notebooks, docs, API, gallery (PRESET=quick: of that run)
-	@$(BIN)/sphinx-build -M html . $(PAGES) -c docs -D preset=$(PRESET) -j auto -q
+	@$(BIN)/sphinx-build -M html . $(PAGES) -c docs -D preset=$(PRESET) -q
 	@echo 'Open $(PAGES)/html/index.html'
 
 lab: setup  ## Open copies of the notebooks in JupyterLab (FRESH=1: new copies)

@@ -24,7 +24,7 @@ def build(out: Path, *options: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory) -> Path:
     out = tmp_path_factory.mktemp("site")
-    done = build(out, "-j", "auto")
+    done = build(out)
     assert (done.returncode, done.stderr) == (0, "")
     return out / "html"
 
