@@ -79,7 +79,7 @@ def rate_curves(
         left.plot(
             log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], color=colour
         )
-        right.plot(log["epoch"], log[column], color=colour, label=f"{lr:.1e}")
+        right.plot(log["epoch"], log[column], color=colour, label=f"{lr:g}")
         end = {"color": colour, "marker": "o" if passes else "X", "markersize": 8, "zorder": 3}
         left.plot(kept, verdict["drop_pts"], **end)
         right.plot(kept, verdict["class_loss"], **end)

@@ -58,7 +58,7 @@ class HabitatExplorer(Explorer):
         self._model, self._spec, self._bench, self._seed = model, spec, bench, seed
         self._names = tuple(home.name for home in HOMES)
         self.animal = choice("animal", list(bench.classes), animal or None)
-        self.habitat = choice("habitat", list(self._names))
+        self.habitat = choice("home", list(self._names))
         self.pose = slider("pose", 1, POSES)
         self.habitat.value = self._names[self._first_flip()]
         super().__init__([self.animal, self.habitat, self.pose])
