@@ -11,7 +11,7 @@ from typing import Any
 
 _FILES = {
     "curves": (
-        "METHOD_TITLES confidence_paths error_curves gap_dots loss_curves "
+        "METHOD_TITLES confidence_paths error_curves gap_dots "
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
