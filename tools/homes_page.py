@@ -42,7 +42,7 @@ QUALITY = 15  # of a WebP: textures are noise, which no eye compares, and 55 is 
 
 
 def scenes(bench: Benchmark, size: int) -> Batch:
-    """Every animal in every home, by animal: the scenes of 00_start's first forty animals."""
+    """Every animal in every home, by animal."""
     animals = [animal for animal in range(len(bench.classes)) for _ in FAMILIES]
     families = [*FAMILIES] * len(bench.classes)
     return bench.draw("validation", animals, labels=animals, families=families, size=size)

@@ -33,10 +33,20 @@ def stage_folder(cfg: Params) -> Path:
             f"{cfg.notebook}: preset = {cfg.preset!r} has no file {path}; use one of {known}, "
             "or copy params/quick.yaml to it"
         )
-    name, made_by = cfg.notebook, cfg.model_dump(exclude=FREE)
-    if made_by != type(cfg).from_preset(path).model_dump(exclude=FREE):
-        name += f".{digest(made_by)}"
+    name = cfg.notebook
+    if changed_from_preset(cfg):
+        name += f".{digest(cfg.model_dump(exclude=FREE))}"
     return run_folder(cfg.preset, name, output_root=cfg.output_root)
+
+
+def changed_from_preset(cfg: Params) -> dict[str, tuple[Any, Any]]:
+    """Of each parameter that is another than in the preset's file, that one's value and its own."""
+    path = preset_file(cfg.preset)
+    theirs, ours = (
+        _one_level(Kept(path, each.model_dump(exclude=FREE)))
+        for each in (type(cfg).from_preset(path), cfg)
+    )
+    return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
 
 
 def digest(values: dict[str, Any]) -> str:

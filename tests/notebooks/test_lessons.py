@@ -29,7 +29,7 @@ class Lesson(NamedTuple):
 LESSONS = {
     "00_start": Lesson(
         "and often wrong elsewhere, also where the home alone is another",
-        lambda val, a, home, elsewhere: val >= 90 and a < val - 15 and elsewhere < home - 15,
+        lambda val, a, home: val >= 90 and a < min(val, home) - 15,
     ),
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_finetune": Lesson(
@@ -77,8 +77,10 @@ LESSONS = {
         lambda ranked, random, rollout, gae: ranked < random and rollout == 50 < gae,
     ),
     "10_your_own": Lesson(
-        "relevance adds to what more training does",
-        lambda ours, sets, without, _, adds, __: ours > without and adds > 0,
+        "the model leans, and relevance adds to what more training does",
+        lambda gap, cured, ours, sets, without, _, adds, __: (
+            gap > max(10, cured) and ours > without and adds > 0
+        ),
     ),
 }
 

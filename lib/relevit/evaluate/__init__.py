@@ -13,6 +13,7 @@ from relevit.evaluate.looking import (
     look,
     look_at_parts,
     look_rows,
+    most_moved,
     pointing_table,
 )
 from relevit.evaluate.perturbation import Erasing, accuracy_curves

@@ -115,6 +115,17 @@ def look_at_parts(
     )
 
 
+def most_moved(before: Look, after: Look, opacity: Float[Tensor, " batch"] | None) -> int:
+    """The image whose share of relevance on the object has grown most, among those that are clear.
+
+    That is the half whose objects are drawn with the highest `opacity`; without it, all.
+    """
+    moved = after.on_object_pct - before.on_object_pct
+    if opacity is not None:
+        moved = moved.where(opacity >= opacity.quantile(0.5), -torch.inf)
+    return int(moved.argmax())
+
+
 def look_rows(seen: Look, batch: Batch, dataset: str) -> pd.DataFrame:
     """One row an image of what `look` found on the images of one set.
 

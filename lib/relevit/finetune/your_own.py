@@ -209,7 +209,7 @@ def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
 
 def _plan(run: OwnRun, say: Say) -> None:
     c, steps = run.choices, -(-len(run.data.finetuning) // run.choices.batch_size)
-    rates = ", ".join(f"{rate:.0e}" for rate in c.rates)
+    rates = ", ".join(f"{rate:g}" for rate in c.rates)
     then = f", then one with {ABOUT[run.twin]}" if run.twin else ""
     if c.control and not run.twin:
         then = f", and nothing to compare with, for against is {run.cure}, too"
@@ -249,7 +249,7 @@ def search(
             rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
         else:
             rows.append(judge(lr, history, run.settings) | {"log": history})
-        say(f"rate {lr:.0e}: {_judged(rows[-1])}")
+        say(f"rate {lr:g}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
 
 
@@ -290,11 +290,11 @@ def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
 def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
     """How the rate was chosen, in a sentence."""
     if highest_passing(rates, run.choices.limit_pts) == lr:
-        return f"rate {'by' if len(rates) > 1 else 'as given; it passes'} the rule: {lr:.0e}"
+        return f"rate {'by' if len(rates) > 1 else 'as given; it passes'} the rule: {lr:g}"
     row = rates.set_index("lr").loc[lr].to_dict()
     return (
         f"no rate passes the rule (top-1 within {run.choices.limit_pts:g} points, no rise of the "
-        f"class loss); {lr:.0e} harms least and is taken: {_judged(row)}"
+        f"class loss); {lr:g} harms least and is taken: {_judged(row)}"
     )
 
 
@@ -329,7 +329,7 @@ def _finetuned(
 ) -> tuple[nn.Module, History]:
     """One run from the original, after so many of its length; read when its folder is there."""
     settings = run.settings_of(cure).changed(lr=lr)
-    epochs, name = settings.epochs, f"rate {lr:.0e}, cure {cure}"
+    epochs, name = settings.epochs, f"rate {lr:g}, cure {cure}"
     runs = len(run.choices.rates) + bool(run.twin)
     goes_on = True  # unless its first epoch is seen
 

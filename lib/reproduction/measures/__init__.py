@@ -2,7 +2,7 @@
 
 The nine `sets` and their `accuracies`, what finetuning changed (`robustness`, `class_changes`),
 what one way adds to another (`paired`), the tests of maps (`methods`, `causal`), k-NN, context and
-corruptions.
+corruptions; where the original looks (`first_looks`), and how good masks are (`mask_tables`).
 """
 
 from reproduction.measures import causal, class_changes, knn, robustness
@@ -16,6 +16,13 @@ from reproduction.measures.causal import (
     part_worths,
     worth_maps,
 )
+from reproduction.measures.first_looks import (
+    least_on_object,
+    look_at_answers,
+    look_at_sets,
+    look_table,
+)
+from reproduction.measures.mask_tables import mask_qualities, mask_table
 from reproduction.measures.methods import (
     ablation_maps,
     ablation_table,

@@ -11,12 +11,12 @@ from typing import Any
 
 _FILES = {
     "curves": (
-        "METHOD_TITLES confidence_paths error_curves gap_dots loss_curves "
+        "METHOD_TITLES confidence_paths error_curves gap_dots "
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
-        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "map_tile phrase_figure sample_grid"
+        "captioned_images cut_out cut_steps heatmap_grid image_grid look_row looks_grid "
+        "map_tile mask_gallery phrase_figure sample_grid"
     ),
     "intervals": (
         "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "

@@ -40,24 +40,9 @@ METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
 # Of methods of a family, in turn; the dashes of one let another be seen below it.
 LOOKS = (("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5))))
-TERMS = ("background", "foreground", "classification", "total")
 
 
 # Training and finetuning
-
-
-def loss_curves(log: pd.DataFrame) -> Figure:
-    """The loss terms and top-1 on the validation images over a finetuning run."""
-    columns = {term: f"validation_loss_{term}" for term in TERMS}
-    columns["top-1 (%)"] = "validation_top1_pct"
-    figure, axes = panels(5, 12, 2.3)
-    for axis, (title, column) in zip(axes, columns.items(), strict=True):
-        axis.plot(log["epoch"], log[column], marker=".", color=OURS)
-        axis.set(title=title, xlabel="epoch")
-        axis.ticklabel_format(axis="y", style="sci", scilimits=(-3, 4))
-        count_whole(axis)
-    axes[0].set_ylabel("validation loss")
-    return figure
 
 
 def rate_curves(
@@ -79,7 +64,7 @@ def rate_curves(
         left.plot(
             log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], color=colour
         )
-        right.plot(log["epoch"], log[column], color=colour, label=f"{lr:.1e}")
+        right.plot(log["epoch"], log[column], color=colour, label=f"{lr:g}")
         end = {"color": colour, "marker": "o" if passes else "X", "markersize": 8, "zorder": 3}
         left.plot(kept, verdict["drop_pts"], **end)
         right.plot(kept, verdict["class_loss"], **end)

@@ -28,6 +28,7 @@ from relevit.data.batch import Batch
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
+from relevit.masks import AutomaticMasks, quality_rows
 from relevit.models.spec import Mask
 from reproduction.plots.style import (
     DPI,
@@ -178,6 +179,18 @@ def looks_grid(
     return heatmap_grid(images, rows, names, masks=masks, answers=answers)
 
 
+def look_row(
+    images: Images, names: Sequence[str], looks: Mapping[str, Look], masks: Masks
+) -> Figure:
+    """One image, and beside it what each model sees in it, answers, and has on the object."""
+    pixels, mask = pixels_of(images[0]), masks[0, 0]
+    tiles = [Tile(pixels, f"{names[0]}\n")]  # as many lines as the others
+    for name, seen in looks.items():
+        title = f"{name}: {seen.titles[0]}\n{seen.on_object_pct[0]:.0f} % on the object"
+        tiles.append(Tile(pixels, title, seen.colours[0], seen.heatmaps[0, 0], mask))
+    return tile_grid([("", tiles)])
+
+
 def phrase_figure(
     pairs: Batch,
     maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],
@@ -205,6 +218,24 @@ def captioned_images(images: Images, captions: Sequence[str]) -> Figure:
 def cut_out(images: Images, masks: Masks) -> Images:
     """The images with all that lies outside the masks dimmed."""
     return (images * masks + DIMMED * images * ~masks).to(images.dtype)
+
+
+def mask_gallery(batch: Batch, found: AutomaticMasks, count: int) -> Figure:
+    """The best and the worst of automatic masks, both stages, by the overlap of the refined ones.
+
+    The overlap with the exact mask stands above, and a cross where the rules drop the mask.
+    """
+    rows = quality_rows(found, batch.masks).query("stage == 'refined'")
+    iou = rows.set_index("index")["iou_pct"].sort_values()
+    tiles, titles = [], []
+    for name, ordered in {"best": iou[::-1], "worst": iou}.items():
+        places = ordered.index[:count].tolist()
+        for stage in ("coarse", "refined"):
+            shown = cut_out(batch.images[places], getattr(found, stage)[places])
+            tiles.append((f"{name}, {stage}", shown))
+        said = [f"{'' if found.kept[place] else '× '}{iou[place]:.0f} %" for place in places]
+        titles += [[""] * len(places), said]
+    return image_grid(tiles, titles, note="%: overlap with the exact mask; ×: not kept")
 
 
 def cut_steps(

@@ -10,7 +10,15 @@ import torch
 from habitats.drawings import CLASSES
 from relevit.attribution import explain
 from relevit.data.batch import Batch
-from relevit.evaluate.looking import RIGHT, WRONG, Look, foreground_iou_pct, look, look_rows
+from relevit.evaluate.looking import (
+    RIGHT,
+    WRONG,
+    Look,
+    foreground_iou_pct,
+    look,
+    look_rows,
+    most_moved,
+)
 
 from ..micro_finetuning import SPEC, micro_model, pictures
 
@@ -54,6 +62,13 @@ def test_an_image_is_answered_and_explained_in_one_pass(model, batch):
     with model.register_forward_hook(lambda *_: passes.append(1)):
         look(model, SPEC, batch, CLASSES)
     assert len(passes) == 1
+
+
+def test_what_has_moved_most_is_sought_among_those_that_are_seen(model, batch):
+    seen = look(model, SPEC, batch, CLASSES)
+    after = replace(seen, on_object_pct=seen.on_object_pct + torch.tensor([9.0, 1.0, 5.0, 3.0]))
+    assert most_moved(seen, after, None) == 0
+    assert most_moved(seen, after, torch.tensor([0.2, 1.0, 0.3, 0.9])) == 3
 
 
 # One row an image, on heatmaps made by hand

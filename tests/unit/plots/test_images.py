@@ -11,6 +11,7 @@ from PIL import Image
 from relevit.data.batch import Batch
 from relevit.data.own.listing import COLUMNS, Listing
 from relevit.evaluate.looking import Look
+from relevit.masks import AutomaticMasks
 from reproduction.plots import images as pictures
 from reproduction.plots.style import DPI, GAIN, LOSS, alternative_text
 
@@ -74,6 +75,41 @@ def test_each_models_answer_stands_above_its_own_map():
     assert titles == ["a cat", "a cat", "dog", "cat", "cat", "cat"]
     below = [float(axis.images[1].get_array().mean()) for axis in drawn[2:]]
     assert below == [0.25, 0.25, 0.75, 0.75]
+
+
+def test_one_image_stands_beside_what_each_model_sees_answers_and_has_on_the_object():
+    mask, none = torch.ones(1, 1, 8, 8).bool(), torch.zeros(1)
+    looks = {
+        name: Look(
+            torch.full((1, 1, 8, 8), heat), none.long(), none, none, 100 * heat + none, *said
+        )
+        for name, heat, said in (
+            ("before", 0.25, (["dog"], [LOSS])),
+            ("after", 0.75, (["cat"], [GAIN])),
+        )
+    }
+    drawn = tiles(pictures.look_row(IMAGES[:1], ["a cat"], looks, mask))
+    titles = [axis.get_title().splitlines() for axis in drawn]
+    assert titles[0] == ["a cat"]
+    assert titles[1:] == [
+        ["before: dog", "25 % on the object"],
+        ["after: cat", "75 % on the object"],
+    ]
+    assert [axis.title.get_color() for axis in drawn[1:]] == [LOSS, GAIN]
+    assert [float(axis.images[1].get_array().mean()) for axis in drawn[1:]] == [0.25, 0.75]
+
+
+def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
+    exact = torch.zeros(3, 1, 8, 8).bool()
+    exact[:, :, 2:6, 2:6] = True
+    refined = exact.clone()
+    refined[1, :, 4:6], refined[2] = False, ~exact[2]
+    images = torch.full((3, 3, 8, 8), 100, dtype=torch.uint8)
+    found = AutomaticMasks(exact, refined, torch.tensor([True, True, False]))
+    batch = Batch(images, exact, torch.tensor([0, 1, 2]))
+    figure = pictures.mask_gallery(batch, found, 2)
+    titles = [axis.get_title() for axis in tiles(figure)]
+    assert titles == ["", "", "100 %", "50 %", "", "", "× 0 %", "50 %"]
 
 
 def test_two_phrases_of_an_image_are_side_by_side():

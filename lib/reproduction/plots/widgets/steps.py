@@ -57,7 +57,7 @@ class StepExplorer(Explorer):
         self.foreground = _weight("foreground", weights["foreground"], 4.0)
         self.classification = _weight("class term", weights["classification"], 1.0)
         self.image, self._after = slider("image", 1, len(batch)), {}
-        rates = [(f"{settings.lr * times:.1e} ({times} x the run's)", times) for times in FASTER]
+        rates = [(f"{settings.lr * times:g} ({times} x the run's)", times) for times in FASTER]
         self.rate = choice("rate", rates)
         controls = [getattr(self, name) for name in (*TERMS, "rate", "image")]
         super().__init__(controls)
