@@ -178,6 +178,22 @@ def looks_grid(
     return heatmap_grid(images, rows, names, masks=masks, answers=answers)
 
 
+def parts_grid(parts: Sequence[Batch], names: Sequence[str], looks: Mapping[str, Look]) -> Figure:
+    """As `looks_grid`, of images of several sets: `parts` has a batch of each."""
+    images, masks = (torch.cat([getattr(p, key) for p in parts]) for key in ("images", "masks"))
+    return looks_grid(images, names, looks, masks)
+
+
+def looks_row(batch: Batch, name: str, looks: Mapping[str, Look]) -> Figure:
+    """One image under its `name`, and beside it what each model sees in it and answers."""
+    pixels, mask = pixels_of(batch.images[0]), batch.masks[0, 0]
+    tiles = [Tile(pixels, f"the image:\n{name}")]
+    for model, seen in looks.items():
+        title = f"{model}:\n{seen.titles[0]}"
+        tiles.append(Tile(pixels, title, seen.colours[0], seen.heatmaps[0, 0], mask))
+    return tile_grid([("", tiles)])
+
+
 def phrase_figure(
     pairs: Batch,
     maps: Mapping[str, Float[Tensor, "pairs 2 patches"]],

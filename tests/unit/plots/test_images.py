@@ -76,6 +76,19 @@ def test_each_models_answer_stands_above_its_own_map():
     assert below == [0.25, 0.25, 0.75, 0.75]
 
 
+def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
+    none, heat = torch.zeros(1), torch.full((1, 1, 8, 8), 0.25)
+    seen = Look(heat, none.long(), none, none, none, ["dog 9 %"], [LOSS])
+    one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
+    row = tiles(pictures.looks_row(one, "cat", {"original": seen, "with": seen}))
+    titles = ["the image:\ncat", "original:\ndog 9 %", "with:\ndog 9 %"]
+    assert [axis.get_title() for axis in row] == titles
+    both = Look(*(torch.cat([part] * 2) for part in (heat, none.long(), none, none, none)),
+                ["dog", "cat"], [LOSS, GAIN])  # fmt: skip
+    drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": both}))
+    assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
+
+
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
     pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
