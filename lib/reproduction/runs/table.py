@@ -263,6 +263,7 @@ def _asked(cfg: Any) -> dict[str, int]:
 _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "02_finetune": _finetune,
     "03_robustness": _robustness,
+    "03a_robustness": lambda cfg: _robustness(read_stage(cfg, RobustnessParams)),
     "04_cures": _cures,
     "05_ablations": _ablations,
     "07_segmentation": _segmentation,
