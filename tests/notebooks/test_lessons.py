@@ -41,8 +41,8 @@ LESSONS = {
     ),
     "03_robustness": Lesson(
         "the shifted sets rise, and that is due to relevance",
-        lambda ours, control, adds, level, low, high, val, found, chance: (
-            ours > 0 < low and val > -3 and found > 3 * chance
+        lambda ours, control, adds, level, low, high, val: (
+            ours > 0 < low and control <= 0 and val > -3
         ),
     ),
     "04_cures": Lesson(
@@ -93,8 +93,9 @@ def said(name: str) -> str:
 
 
 def test_every_notebook_has_a_lesson():
-    """The report has all of them."""
-    assert sorted([*LESSONS, "99_report"]) == sorted(NOTEBOOKS)
+    """The report has all of them; an appendix, such as 03a_robustness, needs none."""
+    taught = [name for name in NOTEBOOKS if name[2] != "a"]
+    assert sorted([*LESSONS, "99_report"]) == sorted(taught)
 
 
 @pytest.mark.parametrize("name", LESSONS)

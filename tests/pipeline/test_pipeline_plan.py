@@ -19,7 +19,7 @@ from reproduction.stages import EXECUTED, SUMMARY, preset_file
 from .projects import PRESET, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "04_cures", "05_ablations"}
+OWN = {"02_finetune", "03_robustness", "03a_robustness", "04_cures", "05_ablations"}
 AFTER_RUNS = END | OWN | {"07_segmentation", "08_iav"}
 
 

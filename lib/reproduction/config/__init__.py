@@ -21,6 +21,7 @@ from reproduction.config.robustvit import (
     FinetuneNotebookParams,
     FinetuneParams,
     MasksParams,
+    RobustnessAppendixParams,
     RobustnessParams,
     StartParams,
 )
@@ -51,6 +52,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         AblationsParams,
         TextParams,
         OwnParams,
+        RobustnessAppendixParams,
         ReportParams,
     )
 }
@@ -69,6 +71,7 @@ READS: dict[str, list[str]] = {
     "05_ablations": ["00_start"],
     "09_text": [],
     "10_your_own": [],
+    "03a_robustness": ["00_start"],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
 

@@ -166,23 +166,6 @@ class RobustnessParams(Params):
     home_arm: str = Field("ours", description="the arm that is run in them")
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
-    knn_data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = (
-        Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
-    )
-    knn_root: PathText = Field("", description="folder of the real data set")
-    knn_runs: Count = Field(
-        1, ge=1, description="of seeds, the first so many have their features tested"
-    )
-    neighbours: list[Positive] = Field([1, 10], min_length=1, description="that vote")
-    known_images: Count = Field(
-        120, ge=24, description="images with known classes; of a real set, at most so many"
-    )
-    asked_images: Count = Field(
-        48, ge=24, description="images to classify in each set; of a real set, at most so many"
-    )
-    knn_precision: PrecisionChoice = Field(
-        "float32", description="of the features; bfloat16 changes a few answers"
-    )
     shown: int = Field(4, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("arms")
@@ -203,6 +186,31 @@ class RobustnessParams(Params):
         if arm not in (known := ["ours", *info.data.get("arms", {})]):
             raise ValueError(f"it is no arm; use one of {', '.join(known)}")
         return arm
+
+
+class RobustnessAppendixParams(Params):
+    """03a_robustness: the paper's own terms, classes that nobody finetuned, class by class."""
+
+    notebook: ClassVar[str] = "03a_robustness"
+
+    knn_data: Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"] = (
+        Field("cutouts", description="classes never finetuned; all but cutouts need knn_root")
+    )
+    knn_root: PathText = Field("", description="folder of the real data set")
+    knn_runs: Count = Field(
+        1, ge=1, description="of seeds, the first so many have their features tested"
+    )
+    neighbours: list[Positive] = Field([1, 10], min_length=1, description="that vote")
+    known_images: Count = Field(
+        120, ge=24, description="images with known classes; of a real set, at most so many"
+    )
+    asked_images: Count = Field(
+        48, ge=24, description="images to classify in each set; of a real set, at most so many"
+    )
+    knn_precision: PrecisionChoice = Field(
+        "float32", description="of the features; bfloat16 changes a few answers"
+    )
+    shown: int = Field(4, ge=2, le=20, description="images in a gallery row")
 
 
 class MasksParams(Params):

@@ -35,4 +35,4 @@ from reproduction.measures.methods import (
     segmentation_table,
     shared_maps,
 )
-from reproduction.measures.sets import answer_sets, load_classifier, skipped_images
+from reproduction.measures.sets import answer_sets, draw_picked, load_classifier, skipped_images

@@ -16,10 +16,36 @@ import pandas as pd
 from habitats.cutouts import SHIFTED_SETS
 from habitats.drawings import CLASSES, Drawings
 from relevit.evaluate.intervals import interval
+from reproduction.measures.paired import AVERAGE
 from reproduction.measures.robustness import ORIGINAL, paired_changes
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 EPS = 1e-12  # from a correlation of 1, which has no interval
+# What tables for people call the columns of those that are stored.
+HARMED = {
+    "dataset": "set",
+    "name": "class",
+    "images": "images",
+    "change_top1_pts": "change, points",
+    "newly_wrong": "newly wrong in a run",
+    "taken_for": "taken for",
+}
+VARIATION = {
+    "model_run": "run",
+    "classes": "kind",
+    "labels": "classes",
+    "mean_pts": "mean change, points",
+    "std_pts": "spread over the classes",
+    "luck_pts": "spread by luck alone",
+}
+CORRELATION = {
+    "cause": "change against",
+    "dataset": "on",
+    "count": "classes",
+    "spearman": "rank correlation",
+    "low": "from",
+    "high": "to",
+}
 
 
 def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd.DataFrame:
@@ -125,6 +151,50 @@ def harmed_table(
         newly_wrong=[len(part) / (predictions["model_run"].nunique() - 1) for part in wrong],
         taken_for=[", ".join(names[int(i)] for i in counts.index) for counts in often],
     )
+
+
+def turned_wrong(
+    predictions: pd.DataFrame, run: str, harmed: pd.DataFrame, count: int
+) -> list[tuple[str, int]]:
+    """Of each class of `harmed_table` the first images that a run gets newly wrong, `count` each.
+
+    As pairs of a set and a number. Needs the column `prediction`.
+    """
+    seen = predictions[predictions["model_run"].isin([ORIGINAL, run])]
+    return [
+        (hurt.dataset, number)
+        for hurt in harmed.itertuples()
+        for number in newly_wrong(seen, hurt.dataset, hurt.label)["index"].head(count)
+    ]
+
+
+def in_words(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
+    """A table as people read it: these columns alone, by what they are called.
+
+    `names` are HARMED, VARIATION or CORRELATION; the first two name the rows.
+    """
+    said = table[list(names)].replace({"dataset": {AVERAGE: "the shifted sets"}})
+    return said.rename(columns=names).set_index([*names.values()][:2])
+
+
+def related_to(
+    predictions: pd.DataFrame, drawings: Drawings, names: Sequence[str] = CLASSES
+) -> dict[tuple[str, str, str], tuple[pd.Series, pd.Series]]:
+    """What `cause_table` relates: with each class's change the size of its drawing, and context.
+
+    The paper's claims: small objects gain (on the shifted sets), classes that profit from context
+    lose (on `v2`).
+    """
+    classes = class_table(predictions, names)
+    on_shifted = classes[classes["dataset"].isin(SHIFTED_SETS)]
+    of_class = on_shifted.groupby("name")["change_top1_pts"].mean()
+    on_v2 = classes[classes["dataset"] == "v2"].set_index("name")["change_top1_pts"]
+    share = drawing_share_pct(drawings).reindex(of_class.index)
+    context = context_gain_pts(predictions, names)
+    return {
+        ("object size", "class", AVERAGE): (share, of_class),
+        ("context", "class", "v2"): (context, on_v2.reindex(context.index)),
+    }
 
 
 def class_variation(changed: pd.DataFrame) -> pd.DataFrame:

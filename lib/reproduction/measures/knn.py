@@ -6,11 +6,12 @@ Source: RobustViT supp. M. `knn_answers` is in `relevit.evaluate.frozen_features
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import pandas as pd
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from habitats.cutouts import Cutouts
@@ -21,9 +22,10 @@ from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers as knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
-from reproduction.config import RobustnessParams
+from reproduction.config import RobustnessAppendixParams
 from reproduction.measures import robustness
 
+KNOWN_VECTORS = "known"  # their name among the vectors
 KNOWN = "train"  # recipe of the drawings with known classes
 # Those to classify: of the same kind, as in the paper's data sets, and shifted.
 ASKED = ("val", "objectnet")
@@ -32,9 +34,14 @@ SEED = 0  # draws the images
 SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
 # RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
 PAPER_CHANGES_PTS = {1: 5.37, 10: 5.28}
+KINDS = {"original": "original", "seed": "with", "without": "without"}  # of `seed0`, `without0`
+WORDS = {"change_pts": "change, points", "low_pts": "from", "high_pts": "to"}
+
+Model = TypeVar("Model")
+Vectors = Mapping[str, Mapping[str, Float[Tensor, "images features"]]]  # by run and images
 
 
-def open_data(cfg: RobustnessParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
+def open_data(cfg: RobustnessAppendixParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
     """Images with known classes, and by name the sets to classify, `size` pixels a side.
 
     `cutouts` draws things (`habitats.drawings`); real data sets are read and sampled, each
@@ -46,7 +53,7 @@ def open_data(cfg: RobustnessParams, size: int) -> tuple[ImageSet, dict[str, Ima
         return known, {name: drawn(name, cfg.asked_images).kept() for name in ASKED}
     if not cfg.knn_root:
         raise ValueError(
-            f"03_robustness: knn_data {cfg.knn_data!r} without knn_root; give the folder that "
+            f"03a_robustness: knn_data {cfg.knn_data!r} without knn_root; give the folder that "
             "holds the data set, or knn_data: cutouts, which needs none"
         )
     view = View(resize=round(size * 256 / 224), crop=size, interpolation="bicubic")
@@ -56,7 +63,7 @@ def open_data(cfg: RobustnessParams, size: int) -> tuple[ImageSet, dict[str, Ima
     known, asked = (CATALOGUE[key].read(root, view, call=call, **labels) for call in (0, 1))
     if known.classes != asked.classes:
         raise ValueError(
-            f"03_robustness: the two parts of {cfg.knn_data} in {root} have folders of other "
+            f"03a_robustness: the two parts of {cfg.knn_data} in {root} have folders of other "
             "classes; "
             f"{CATALOGUE[key].remedy} whole"
         )
@@ -72,6 +79,63 @@ def pixels_of(images: ImageSet) -> Iterator[UInt8[Tensor, "batch 3 side side"]]:
 def short_names(classes: Iterable[str]) -> list[str]:
     """Names for captions: iNaturalist's species without number and taxa, others as they are."""
     return [" ".join(name.split("_")[-2:]) if SPECIES.fullmatch(name) else name for name in classes]
+
+
+def tested(rows: Mapping[int, Mapping[str, Model]]) -> dict[str, Model]:
+    """The models whose vectors are tested, by the name of their run, from those of each seed.
+
+    `original`, which all seeds share, and of every seed `seed<N>` and its twin `without<N>`.
+    """
+    found: dict[str, Model] = {}
+    for seed, of in rows.items():
+        found.setdefault("original", of["original"])
+        found |= {f"seed{seed}": of["with"], f"without{seed}": of["without"]}
+    return found
+
+
+def answers(
+    vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet], neighbours: Sequence[int]
+) -> pd.DataFrame:
+    """`knn_answers` of every run to every set, with `model_run` and `data`.
+
+    `vectors` are those of `known` and of each of `asked`, by the run's name.
+    """
+    return pd.concat(
+        knn_answers(of[KNOWN_VECTORS], known.labels, of[name], part.labels, neighbours).assign(
+            model_run=run, data=name
+        )
+        for run, of in vectors.items()
+        for name, part in asked.items()
+    )
+
+
+def probe_table(vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet]) -> pd.DataFrame:
+    """A linear probe on the same vectors: model_run, data, accuracy_pct, test.
+
+    A new head for the known classes, and nothing else, is trained on them. Ten thousand classes
+    would take days.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    rows = []
+    for run, of in vectors.items():
+        head = LogisticRegression(max_iter=2000).fit(of[KNOWN_VECTORS].cpu(), known.labels)
+        for name, part in asked.items():
+            right = head.score(of[name].cpu(), part.labels)
+            rows.append((run, name, 100 * right, "linear probe"))
+    return pd.DataFrame(rows, columns=["model_run", "data", "accuracy_pct", "test"])
+
+
+def by_model(nearest: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
+    """Mean accuracy of each kind of model in each test: data, test, model, accuracy_pct, images.
+
+    `nearest` is `knn_table`, `probes` is `probe_table` or empty.
+    """
+    tests = nearest.assign(test="k = " + nearest["k"].astype(str))
+    tests = pd.concat([tests, probes], ignore_index=True) if len(probes) else tests
+    tests["model"] = tests["model_run"].str.rstrip("0123456789").map(KINDS)
+    groups = tests.groupby(["model", "data", "test"], sort=False)
+    return groups[["accuracy_pct", "images"]].mean().reset_index()
 
 
 def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
@@ -100,6 +164,12 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
         rows.append((data, k, *wide.shape, *estimate(runs), shared_variance(runs) ** 0.5))
     columns = ["data", "k", "images", "seeds", "change_pts", "change_std_pts", "low_pts"]
     return pd.DataFrame(rows, columns=[*columns, "high_pts", "standard_error_pts"])
+
+
+def changes_in_words(changes: pd.DataFrame) -> pd.DataFrame:
+    """`knn_changes` for people, beside the paper's mean change."""
+    found = changes.set_index(["data", "k"])[list(WORDS)].rename(columns=WORDS)
+    return found.assign(paper=changes["k"].map(PAPER_CHANGES_PTS).to_numpy())
 
 
 def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:

@@ -7,13 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from habitats.cutouts import SHIFTED_SETS
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.intervals import estimate
+from reproduction.paper.published import published_changes
 
 GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
 IMAGE = ["seed", "dataset", "index"]
 ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
 ORIGINAL = "original"  # the arm of the models that all others start from
+AVERAGE = "shifted_average"  # of the sets: the mean over those that are shifted
+WORDS = {
+    "without_pts": "without",
+    "with_pts": "with",
+    "adds_pts": "relevance adds",
+    "adds_low_pts": "from",
+    "adds_high_pts": "to",
+}
 
 
 def paired_change(
@@ -101,6 +110,33 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
             rows.append(joined.assign(world=world, arm=arm, seeds=runs["seed"].nunique()))
     table = pd.concat(rows, ignore_index=True)
     return table[[*ROW, *table.columns.drop(ROW)]]
+
+
+def added_by_set(answers: pd.DataFrame) -> pd.DataFrame:
+    """`added_table` of each of the nine sets, and of AVERAGE, named in the column `dataset`."""
+    sets = {name: [name] for name in TEST_SETS} | {AVERAGE: SHIFTED_SETS}
+    parts = [added_table(answers, of).assign(dataset=name) for name, of in sets.items()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def nine_columns(added: pd.DataFrame, original_pct: pd.Series) -> pd.DataFrame:
+    """A column a set, and one for their average: changes of top-1 in points, for people.
+
+    `added` is `added_by_set` of one arm and all classes, `original_pct` the top-1 of the original
+    by set. Beside them what the paper's seven models gain, in the mean.
+    """
+    theirs = published_changes().set_index("dataset")["change_top1_pts"]
+    found = added.set_index("dataset")[list(WORDS)[:3]].rename(columns=WORDS)
+    found.insert(0, "original, %", original_pct)
+    found["with, in the paper"] = theirs
+    for name in ("original, %", "with, in the paper"):
+        found.loc[AVERAGE, name] = found.loc[list(SHIFTED_SETS), name].mean()
+    return found.rename(index={AVERAGE: "shifted, mean"}).T.rename_axis(columns=None)
+
+
+def added_in_words(added: pd.DataFrame) -> pd.DataFrame:
+    """`added_table` of one world for people: changes of top-1 in points, on the shifted sets."""
+    return added.set_index(["arm", "classes"])[list(WORDS)].rename(columns=WORDS)
 
 
 def runs_of(answers: pd.DataFrame, arm: str) -> pd.DataFrame:

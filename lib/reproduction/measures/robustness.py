@@ -10,6 +10,8 @@ deviation over runs is the sample one (n - 1) and NaN for a single run.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -118,3 +120,16 @@ def changed_examples(
     pairs = pairs[(pairs["model_run"] == run) & (pairs["dataset"] == dataset)]
     change = pairs.set_index("index")["change_top1_pts"].sort_index()
     return change.index[change > 0].tolist(), change.index[change < 0].tolist()
+
+
+def first_examples(
+    predictions: pd.DataFrame, run: str, sets: Sequence[str], count: int
+) -> list[tuple[str, int]]:
+    """Images that one run corrected, and then as many that it ruined, as pairs of set and number.
+
+    The first of each set in turn, at most half of `count` of each kind.
+    """
+    found = [changed_examples(predictions, run, name) for name in sets]
+    kinds = zip(*found, strict=True)
+    firsts = [[(name, of[0]) for name, of in zip(sets, kind, strict=True) if of] for kind in kinds]
+    return [each for kind in firsts for each in kind[: count // 2]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pandas as pd
@@ -12,6 +12,7 @@ from habitats.cutouts import TEST_SETS
 from relevit.base.device import PrecisionChoice
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
+from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
 from relevit.models.loading import load_model
 from relevit.models.trunk import Frozen
@@ -96,3 +97,15 @@ def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
             ids = found.setdefault(path.stem, [])
             ids += [image] * (image not in ids)
     return found
+
+
+def draw_picked(
+    bench: Benchmark, picked: Sequence[tuple[str, int]], size: int
+) -> tuple[list[Batch], list[str]]:
+    """Images, given as pairs of a set and a number, each in a batch of its own, and their titles.
+
+    Sets may differ in what counts as a right answer, so that they are not joined.
+    """
+    parts = [bench.draw(name, [number], size=size) for name, number in picked]
+    named = zip(picked, parts, strict=True)
+    return parts, [f"{name}:\n{bench.names(part.labels)[0]}" for (name, _), part in named]

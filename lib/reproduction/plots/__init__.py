@@ -15,12 +15,13 @@ _FILES = {
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
-        "captioned_images cut_out cut_steps heatmap_grid image_grid look_row looks_grid "
-        "map_tile mask_gallery phrase_figure sample_grid"
+        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid looks_row "
+        "map_tile mask_gallery parts_grid phrase_figure sample_grid"
     ),
     "intervals": (
         "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "
-        "paired_changes pointing_bars score_bars share_bars word_bars zero_shot_bars"
+        "halves_bars neighbour_dots paired_changes pointing_bars score_bars share_bars "
+        "word_bars zero_shot_bars"
     ),
     "lines": (
         "before_after depth_curves drift_curves entropy_boxes masking_curves "

@@ -179,14 +179,18 @@ def looks_grid(
     return heatmap_grid(images, rows, names, masks=masks, answers=answers)
 
 
-def look_row(
-    images: Images, names: Sequence[str], looks: Mapping[str, Look], masks: Masks
-) -> Figure:
-    """One image, and beside it what each model sees in it, answers, and has on the object."""
-    pixels, mask = pixels_of(images[0]), masks[0, 0]
-    tiles = [Tile(pixels, f"{names[0]}\n")]  # as many lines as the others
-    for name, seen in looks.items():
-        title = f"{name}: {seen.titles[0]}\n{seen.on_object_pct[0]:.0f} % on the object"
+def parts_grid(parts: Sequence[Batch], names: Sequence[str], looks: Mapping[str, Look]) -> Figure:
+    """As `looks_grid`, of images of several sets: `parts` has a batch of each."""
+    images, masks = (torch.cat([getattr(p, key) for p in parts]) for key in ("images", "masks"))
+    return looks_grid(images, names, looks, masks)
+
+
+def looks_row(batch: Batch, name: str, looks: Mapping[str, Look]) -> Figure:
+    """One image under its `name`, and what each model sees in it, answers, has on the object."""
+    pixels, mask = pixels_of(batch.images[0]), batch.masks[0, 0]
+    tiles = [Tile(pixels, f"the image:\n{name}")]
+    for model, seen in looks.items():
+        title = f"{model}: {seen.titles[0]}\n{seen.on_object_pct[0]:.0f} % on the object"
         tiles.append(Tile(pixels, title, seen.colours[0], seen.heatmaps[0, 0], mask))
     return tile_grid([("", tiles)])
 

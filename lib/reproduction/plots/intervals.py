@@ -41,7 +41,7 @@ from reproduction.plots.style import (
 )
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
-PART_COLOURS = dict(zip(PARTS, (OBJECT, PROPS, REST), strict=True))
+PART_COLOURS = {"object": OBJECT, "things": PROPS, "texture": REST}
 TITLES = {  # of numbers of methods
     **dict(zip(METRICS, ("pixel accuracy (%)", "mIoU (%)", "mAP (%)", "mF1 (%)"), strict=True)),
     "positive": "positive: AUC (%)\nlower is better",
@@ -160,6 +160,13 @@ def accuracy_bars(
     return intervals(rows, place, value, title=title, label="accuracy (%)", **style)
 
 
+def neighbour_dots(tests: pd.DataFrame, title: str) -> Figure:
+    """Accuracy of k-NN, a point a model, data set and k; `tests` is `knn.by_model`."""
+    rows = tests.dropna(subset="images").replace({"model": KINDS})
+    rows["place"] = rows["data"] + "\n" + rows["test"]
+    return accuracy_bars(rows, title, place="place", value="accuracy_pct", group="model")
+
+
 def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     """Change of top-1 on each set, a point a pair of models, with its 95 % interval.
 
@@ -189,6 +196,19 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
     arms = dict.fromkeys(table["arm"])
     style = {"group": "kind", "panel": ("arm", {arm: arm if len(arms) > 1 else "" for arm in arms})}
     return intervals(pd.concat(parts), "place", "pts", title=title, label=CHANGE_PTS, **style)
+
+
+def halves_bars(table: pd.DataFrame, title: str) -> Figure:
+    """What relevance finetuning changes on each set, of classes A and of the others, B.
+
+    `table` is `paired.added_by_set` of one arm.
+    """
+    rows = table[table["classes"] != "all"].rename(
+        columns={"with_low_pts": "low_pts", "with_high_pts": "high_pts"}
+    )
+    rows = rows.assign(group="classes " + rows["classes"])
+    style = {"group": "group", "title": title, "label": CHANGE_PTS}
+    return intervals(rows, "dataset", "with_pts", **style)
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
@@ -290,11 +310,14 @@ def stacked_bars(
 def share_bars(figures: pd.DataFrame, title: str) -> Figure:
     """Where relevance lies, stacked: a bar a model, mean over seeds. `figures` of one world."""
     means = figures.groupby(["arm", "relevance"], sort=False)[[f"on_{p}_pct" for p in PARTS]].mean()
+    arms = list(dict.fromkeys(figures["arm"]))
+    means = means.loc[sorted(means.index, key=lambda of: (arms.index(of[0]), of[1]))]
+    several = len(set(arms) - {ORIGINAL_ARM}) > 1
     names = [
-        arm if arm == ORIGINAL_ARM else f"{arm}, {'with' if on else 'without'}"
+        arm if arm == ORIGINAL_ARM else f"{arm}, " * several + ("with" if on else "without")
         for arm, on in means.index
     ]
-    shares = means.set_axis(names).set_axis(list(PARTS), axis=1)
+    shares = means.set_axis(names).set_axis(list(PART_COLOURS), axis=1)
     return stacked_bars(shares, PART_COLOURS, title, "share of the relevance (%)")
 
 

@@ -11,12 +11,19 @@ from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
 from reproduction.measures.accuracies import COLUMNS, beside_original
-from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.measures.paired import ORIGINAL, difference, figure_means
 from reproduction.runs.runs import FailedError, answers, read
+from reproduction.runs.table import MODELS, OWN
 
 TWINS = [*("world", "seed"), *("arm", "relevance")]  # what tells one model of 03_robustness apart
 ARM = ["arm", "masks", "images_per_class", "world"]  # and one arm of 04_cures
 ANSWER = ["dataset", "index", "label", "prediction", "label_rank"]
+LEANING = {  # what a table for people calls these figures
+    "mixed_same_pct": "at home, %",
+    "mixed_random_pct": "elsewhere, %",
+    "background_gap_pts": "gap, points",
+    "on_object_pct": "on the object, %",
+}
 ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
 
 
@@ -59,6 +66,38 @@ def study(table: pd.DataFrame, keys: Sequence[str]) -> tuple[pd.DataFrame, pd.Da
             right, in_a = seen["label_rank"] == 0, seen["label"].isin(first)
             parts.append(seen.assign(right=right, in_a=in_a)[[*keys, *ANSWER, "right", "in_a"]])
     return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
+
+
+def right_by_model(answers: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Whether each of MODELS names an image rightly, of one seed in the preset's own world.
+
+    `answers` as from `study` with TWINS. A row an image (dataset, index), a column a model.
+    """
+    own = answers[(answers["world"] == OWN) & (answers["seed"] == seed)]
+    own = own.set_index(["dataset", "index"])
+    return pd.DataFrame({
+        name: own.loc[(own["arm"] == arm) & (own["relevance"] == on), "right"]
+        for name, (arm, on) in MODELS.items()
+    })  # fmt: skip
+
+
+def classes_a(table: pd.DataFrame, arm: str) -> dict[str, list[int]]:
+    """The labels that each run of an arm was finetuned on, in the preset's own world, by `seed<N>`.
+
+    `table` is that of `table.of`. Raises: as `runs.read`.
+    """
+    own = table[(table["world"] == OWN) & (table["arm"] == arm) & table["relevance"]]
+    return {f"seed{row.seed}": read(row.run)["classes_a"] for row in own.itertuples()}
+
+
+def leaning(figures: pd.DataFrame) -> pd.DataFrame:
+    """How much each of MODELS leans on its context, mean over seeds, with LEANING's columns.
+
+    `figures` as from `study` with TWINS. Of photographs only what is known of them.
+    """
+    means = figure_means(figures).loc[OWN]
+    found = pd.DataFrame({name: means.loc[key] for name, key in MODELS.items()}).T
+    return found.filter(list(LEANING)).rename(columns=LEANING)
 
 
 def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -40,6 +40,8 @@ from reproduction.stages import preset_file, read_pipeline, read_stage
 
 OURS = "ours"  # the arm of the preset's own settings
 OWN = "own"  # the world of the preset's own original
+# The models that are set beside each other: their arm, and whether with the relevance terms.
+MODELS = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
 NAMED = ["part", "arm", "relevance", "world"]  # what a notebook calls a run
 VARIED = ["model", "method", "protocol", "masks", "classes", "images_per_class", "lr_factor"]
 KEYS = [*NAMED, *VARIED, "seed"]  # columns of the table, beside `run`
@@ -139,6 +141,12 @@ def of(cfg: Any) -> pd.DataFrame:
     table = pd.DataFrame([*_ASKED[cfg.notebook](cfg)], columns=[*KEYS, "run"])
     names = table["run"].map(lambda run: run.name)
     return table[~table[KEYS].assign(name=names).duplicated()].reset_index(drop=True)
+
+
+def models_of(table: pd.DataFrame, seed: int) -> dict[str, Row]:
+    """The rows of MODELS of one seed, in the preset's own world."""
+    runs_by = table.set_index(["world", "seed", "arm", "relevance"])["run"].sort_index()
+    return {name: runs_by.at[OWN, seed, *key] for name, key in MODELS.items()}
 
 
 def _finetune(cfg: FinetuneNotebookParams) -> Iterator[dict[str, Any]]:
@@ -255,6 +263,7 @@ def _asked(cfg: Any) -> dict[str, int]:
 _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "02_finetune": _finetune,
     "03_robustness": _robustness,
+    "03a_robustness": lambda cfg: _robustness(read_stage(cfg, RobustnessParams)),
     "04_cures": _cures,
     "05_ablations": _ablations,
     "07_segmentation": _segmentation,

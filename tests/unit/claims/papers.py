@@ -27,7 +27,7 @@ DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised
 RUNS, ABLATIONS, SPLIT = (
     "04_cures/accuracies",
     "05_ablations/ablations",
-    "03_robustness/split_accuracies",
+    "03a_robustness/split_accuracies",
 )
 CHANGES = "03_robustness/changes"
 OUTLINES, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
@@ -205,7 +205,7 @@ def neighbours():
     """Supplement M, in the text."""
     rows = [["inat2021_mini", k, 3, change, 0.0, 0.0] for k, change in ((1, 5.37), (10, 5.28))]
     columns = "data k seeds change_pts change_std_pts standard_error_pts"
-    return {"03_robustness/knn_changes": frame(rows, columns)}
+    return {"03a_robustness/knn_changes": frame(rows, columns)}
 
 
 def answers():

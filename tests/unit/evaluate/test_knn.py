@@ -8,8 +8,9 @@ import torch
 from sklearn.neighbors import KNeighborsClassifier
 
 from habitats.drawings import UNSEEN
+from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers, nearest, vote
-from reproduction.config import RobustnessParams
+from reproduction.config import RobustnessAppendixParams
 from reproduction.measures import knn
 
 
@@ -60,7 +61,7 @@ def test_most_votes_win_and_the_nearest_decides_ties(labels, answer):
 
 
 def test_open_data_draws_things_in_both_kinds():
-    known, asked = knn.open_data(RobustnessParams(known_images=24, asked_images=30), 32)
+    known, asked = knn.open_data(RobustnessAppendixParams(known_images=24, asked_images=30), 32)
     assert len(known) == 24 and list(asked) == ["val", "objectnet"]
     assert {len(images) for images in asked.values()} == {30}
     assert known.classes == UNSEEN.classes
@@ -68,6 +69,33 @@ def test_open_data_draws_things_in_both_kinds():
 
 def test_open_data_wants_a_folder_for_real_data():
     with pytest.raises(
-        ValueError, match="03_robustness: knn_data 'cifar100' without knn_root; give"
+        ValueError, match="03a_robustness: knn_data 'cifar100' without knn_root; give"
     ):
-        knn.open_data(RobustnessParams(knn_data="cifar100"), 32)
+        knn.open_data(RobustnessAppendixParams(knn_data="cifar100"), 32)
+
+
+# Tests of vectors
+
+
+def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():
+    """In one set the vectors are those of the known images; in the other the labels are turned."""
+    vectors, labels = blobs(40, 0, classes=2)
+    vectors = vectors + 5 * torch.eye(5).double()[labels]
+    known = ImageSet("known", ("a", "b"), labels, lambda places: None)
+    asked = {"val": known, "turned": ImageSet("turned", ("a", "b"), 1 - labels, known.read)}
+    tested = knn.tested({seed: {m: m for m in ("original", "without", "with")} for seed in (3, 4)})
+    assert tested == {"original": "original", "seed3": "with", "without3": "without",
+                      "seed4": "with", "without4": "without"}  # fmt: skip
+    kinds = {name: dict.fromkeys(("known", *asked), vectors) for name in tested}
+    answers = knn.answers(kinds, known, asked, [1, 3])
+    probes = knn.probe_table(kinds, known, asked)
+    assert set(probes["accuracy_pct"]) == {0, 100}
+    found = knn.by_model(knn.knn_table(answers), probes)
+    wide = found.pivot(index=["data", "test"], columns="model", values="accuracy_pct")
+    assert wide.loc["val"].to_numpy().min() == 100 and wide.loc["turned"].to_numpy().max() == 0
+    assert wide.loc["val"].index.tolist() == ["k = 1", "k = 3", "linear probe"]
+    assert set(wide) == {"original", "without", "with"}
+    assert len(knn.by_model(knn.knn_table(answers), probes.head(0))) == 3 * 2 * 2
+    said = knn.changes_in_words(knn.knn_changes(answers))
+    assert list(said) == ["change, points", "from", "to", "paper"]
+    assert said["change, points"].eq(0).all() and said.loc[("val", 1), "paper"] == 5.37

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from habitats.cutouts import SHIFTED_SETS
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from reproduction.measures.paired import (
+    AVERAGE,
     GROUPS,
     ORIGINAL,
+    added_by_set,
+    added_in_words,
     added_table,
     difference,
+    nine_columns,
     paired_change,
     runs_of,
 )
@@ -72,11 +76,11 @@ def test_difference_is_of_the_seeds_of_both_on_the_shifted_sets():
         difference(ours[ours["seed"] == 2], other)
 
 
-def study() -> pd.DataFrame:
+def study(sets=("val", "a")) -> pd.DataFrame:
     """Of 40 images an original knows 20, its control 10, the run with relevance 30."""
     right = {(ORIGINAL, False): 20, ("ours", False): 10, ("ours", True): 30}
     parts = [
-        answers(lambda s, n, i, k=known: i < k, (0, 1), ("val", "a")).assign(
+        answers(lambda s, n, i, k=known: i < k, (0, 1), sets).assign(
             world="own", arm=arm, relevance=on
         )
         for (arm, on), known in right.items()
@@ -102,3 +106,20 @@ def test_runs_are_the_original_once_and_those_with_relevance():
     found = runs_of(study(), "ours").groupby("model_run")["right"].agg(["size", "sum"])
     assert found["size"].to_dict() == {"original": 80, "seed0": 80, "seed1": 80}
     assert found["sum"].to_dict() == {"original": 40, "seed0": 60, "seed1": 60}
+
+
+def test_the_nine_columns_and_their_average_are_said_in_words():
+    table = added_by_set(study(TEST_SETS))
+    assert table["dataset"].drop_duplicates().tolist() == [*TEST_SETS, AVERAGE]
+    of_all = table[table["classes"] == "all"]
+    original = pd.Series({name: 10.0 * place for place, name in enumerate(TEST_SETS)})
+    shown = nine_columns(of_all, original)
+    assert list(shown) == [*TEST_SETS, "shifted, mean"]
+    assert (shown.loc["with"] == 25).all() and (shown.loc["without"] == -25).all()
+    assert (shown.loc["relevance adds"] == 50).all()
+    mean = shown[list(SHIFTED_SETS)].mean(axis=1)
+    for row in ("original, %", "with, in the paper"):
+        assert shown.loc[row, "shifted, mean"] == pytest.approx(mean[row])
+    words = added_in_words(table[table["dataset"] == AVERAGE])
+    assert list(words) == ["without", "with", "relevance adds", "from", "to"]
+    assert words.loc[("ours", "all"), "relevance adds"] == 50

@@ -89,3 +89,11 @@ def test_runs_on_other_images_are_refused(predictions, wrong):
     }[wrong]
     with pytest.raises(ValueError, match="all runs need the same images, each once"):
         robustness.paired_changes(made)
+
+
+def test_first_examples_are_of_each_set_in_turn_and_as_many_ruined_as_corrected(predictions):
+    sets = ("a", "r", "val", "v2")
+    found = robustness.first_examples(predictions, "seed0", sets, 4)
+    assert found == [("a", 3), ("r", 3), ("val", 2)], "val alone has one that was ruined"
+    assert robustness.first_examples(predictions, "seed0", sets, 2) == [("a", 3), ("val", 2)]
+    assert robustness.first_examples(predictions, "seed0", (), 4) == []

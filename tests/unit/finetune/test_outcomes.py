@@ -14,7 +14,7 @@ from reproduction.config.preset import read_preset
 from reproduction.runs import outcomes, table
 from reproduction.runs.outcomes import ARM, compared, of_study, score, split, worst
 from reproduction.runs.runs import FailedError, Row
-from reproduction.runs.table import ORIGINAL, OWN
+from reproduction.runs.table import ORIGINAL, OURS, OWN
 
 ROOT = Path(__file__).parents[3]
 
@@ -140,3 +140,34 @@ def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch, question, cl
     assert all(stored["lr"] == stored["arm"].map(rates))
     if "seeds" in stored and part == "maps":
         assert all(stored["seeds"] == asked["seed"].nunique())
+
+
+def test_the_original_and_the_twins_of_a_seed_are_told_apart(monkeypatch):
+    """Of four images the original knows one, the run without two, and the run with three."""
+    known = {(ORIGINAL, False): 1, (OURS, False): 2, (OURS, True): 3}
+    rows = [
+        (world, seed, arm, on, Row(FinetuneParams(seed=seed), arm == ORIGINAL))
+        for world in (OWN, "home 0.8")
+        for seed in (1, 0)
+        for arm, on in known
+    ]
+    runs = pd.DataFrame(rows, columns=[*outcomes.TWINS, "run"])
+    found = table.models_of(runs, 0)
+    assert list(found) == ["original", "without", "with"]
+    assert {row.params.seed for row in found.values()} == {0} and found["original"].original
+    named = {"classes_a": [3, 7]}
+    monkeypatch.setattr(outcomes, "read", lambda row: named | {"seed": row.params.seed})
+    assert outcomes.classes_a(runs, OURS) == {"seed1": [3, 7], "seed0": [3, 7]}
+
+    of = runs.drop(columns="run").merge(pd.DataFrame({"dataset": "a", "index": range(4)}), "cross")
+    keys = zip(of["arm"], of["relevance"], strict=True)
+    of["right"] = of["index"] < [known[key] for key in keys]
+    right = outcomes.right_by_model(of, 0)
+    assert right.sum().to_dict() == {"original": 1, "without": 2, "with": 3}
+    assert right.index.tolist() == [("a", i) for i in range(4)]
+
+    figures = runs.drop(columns="run").assign(background_gap_pts=10.0, on_object_pct=50.0)
+    figures.loc[figures["relevance"], "on_object_pct"] = 60.0
+    lean = outcomes.leaning(figures)
+    assert list(lean) == ["gap, points", "on the object, %"], "photographs have no homes"
+    assert lean["on the object, %"].to_dict() == {"original": 50, "without": 50, "with": 60}

@@ -77,28 +77,6 @@ def test_each_models_answer_stands_above_its_own_map():
     assert below == [0.25, 0.25, 0.75, 0.75]
 
 
-def test_one_image_stands_beside_what_each_model_sees_answers_and_has_on_the_object():
-    mask, none = torch.ones(1, 1, 8, 8).bool(), torch.zeros(1)
-    looks = {
-        name: Look(
-            torch.full((1, 1, 8, 8), heat), none.long(), none, none, 100 * heat + none, *said
-        )
-        for name, heat, said in (
-            ("before", 0.25, (["dog"], [LOSS])),
-            ("after", 0.75, (["cat"], [GAIN])),
-        )
-    }
-    drawn = tiles(pictures.look_row(IMAGES[:1], ["a cat"], looks, mask))
-    titles = [axis.get_title().splitlines() for axis in drawn]
-    assert titles[0] == ["a cat"]
-    assert titles[1:] == [
-        ["before: dog", "25 % on the object"],
-        ["after: cat", "75 % on the object"],
-    ]
-    assert [axis.title.get_color() for axis in drawn[1:]] == [LOSS, GAIN]
-    assert [float(axis.images[1].get_array().mean()) for axis in drawn[1:]] == [0.25, 0.75]
-
-
 def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
     exact = torch.zeros(3, 1, 8, 8).bool()
     exact[:, :, 2:6, 2:6] = True
@@ -110,6 +88,20 @@ def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
     figure = pictures.mask_gallery(batch, found, 2)
     titles = [axis.get_title() for axis in tiles(figure)]
     assert titles == ["", "", "100 %", "50 %", "", "", "× 0 %", "50 %"]
+
+
+def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
+    none, heat = torch.zeros(1), torch.full((1, 1, 8, 8), 0.25)
+    seen = Look(heat, none.long(), none, none, none, ["dog 9 %"], [LOSS])
+    one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
+    row = tiles(pictures.looks_row(one, "cat", {"original": seen, "with": seen}))
+    titles = ["the image:\ncat"]
+    titles += [f"{name}: dog 9 %\n0 % on the object" for name in ("original", "with")]
+    assert [axis.get_title() for axis in row] == titles
+    both = Look(*(torch.cat([part] * 2) for part in (heat, none.long(), none, none, none)),
+                ["dog", "cat"], [LOSS, GAIN])  # fmt: skip
+    drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": both}))
+    assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
 
 
 def test_two_phrases_of_an_image_are_side_by_side():

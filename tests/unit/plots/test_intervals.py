@@ -76,6 +76,20 @@ def test_bars_of_each_arm_are_the_changes_with_and_without():
     assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a", "r"]
 
 
+def test_halves_of_the_classes_are_side_by_side_on_each_set():
+    shown = pd.concat([added(arms=("published",)).assign(dataset=name) for name in ("val", "a")])
+    (axis,) = pictures.halves_bars(shown, "title").axes
+    assert heights(axis) == [2, 2, 3, 3] and drawn(axis)[1][0] == [1, 6]
+    assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a"]
+
+
+def test_neighbours_have_a_point_a_model_and_probes_none():
+    rows = [("with", "val", "k = 1", 80.0, 100), ("with", "val", "linear probe", 90.0, math.nan)]
+    shown = table("model data test accuracy_pct images", *rows)
+    (axis,) = pictures.neighbour_dots(shown, "title").axes
+    assert drawn(axis)[0] == [80] and drawn(axis)[2] == ["val\nk = 1"]
+
+
 def test_points_lie_at_the_gap_of_their_world_and_near_names_below_each_other():
     gaps = pd.Series({"own": 30.0, "home 1": 60.0, "home 0.8": 6.0, "home 0.5": 5.0})
     worlds = ("home 0.5", "own", "home 1", "home 0.8")
@@ -108,7 +122,12 @@ def test_shares_are_stacked_to_the_whole_and_an_empty_map_is_marked():
     shown = table("arm relevance on_object_pct on_props_pct on_texture_pct", *rows)
     axis = pictures.share_bars(shown, "title").axes[0]
     assert [bar.get_width() for bar in axis.patches] == [50, 70, 10, 0, 40, 30]
-    assert [label.get_text() for label in axis.get_yticklabels()] == [ORIGINAL, "ours, with"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == [ORIGINAL, "with"]
+    more = pd.concat([shown, shown.iloc[1:].assign(relevance=False)])
+    more = pd.concat([more, more.iloc[1:].assign(arm="published")])
+    labels = pictures.share_bars(more, "title").axes[0].get_yticklabels()
+    twins = [f"{arm}, {kind}" for arm in ("ours", "published") for kind in ("without", "with")]
+    assert [label.get_text() for label in labels] == [ORIGINAL, *twins]
     rows = [("ga", "class", 70.0), ("ga", "other", 30.0), ("raw", "class", 0.0)]
     words = table("method kind share_pct", *rows, ("raw", "other", 0.0))
     texts = pictures.word_bars(words, "t").axes[0].texts
