@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from reproduction.measures.context import PARTS
 from reproduction.measures.paired import GROUPS
 from reproduction.measures.paired import ORIGINAL as ORIGINAL_ARM
 from reproduction.plots.style import (
+    ARMS,
     CLASS_COLOURS,
     GAIN,
     INK,
@@ -189,6 +191,41 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
     arms = dict.fromkeys(table["arm"])
     style = {"group": "kind", "panel": ("arm", {arm: arm if len(arms) > 1 else "" for arm in arms})}
     return intervals(pd.concat(parts), "place", "pts", title=title, label=CHANGE_PTS, **style)
+
+
+def arm_changes(table: pd.DataFrame, title: str, ours: Collection[str] = ()) -> Figure:
+    """The change of each arm on the shifted sets with its interval, in the order of the table.
+
+    Needs change_pts, low_pts and high_pts; the index names the arms, of which `ours` stand out.
+    """
+    figure, axis = subplots(figsize=(8, 0.9 + 0.26 * len(table)))
+    for place, (arm, row) in enumerate(table.iterrows()):
+        colour = OURS if arm in ours else INK
+        axis.plot([row["low_pts"], row["high_pts"]], [place, place], color=colour)
+        axis.plot(row["change_pts"], place, "o", color=colour)
+    axis.axvline(0, color=INK, linewidth=1)
+    axis.set(title=title, xlabel="change of top-1 on the shifted sets (points)")
+    axis.set_yticks(range(len(table)), [ARMS.get(arm, arm) for arm in table.index])
+    axis.set_ylim(len(table) - 0.5, -0.5)
+    axis.grid(visible=False, axis="y")
+    return figure
+
+
+def gain_and_price(arms: pd.DataFrame, title: str) -> Figure:
+    """The change of each arm over the seconds of its step: up is better, left is cheaper.
+
+    Needs change_pts and seconds; the index names the arms. Arms of one price stand in a column.
+    """
+    figure, axis = subplots(figsize=(9.5, 3.8))
+    for arm, row in arms.iterrows():
+        axis.plot(row["seconds"], row["change_pts"], "o", color=INK)
+        at = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
+        axis.annotate(fill(ARMS.get(arm, arm), 15), (row["seconds"], row["change_pts"]), **at)
+    axis.axhline(0, color=INK, linewidth=1)
+    axis.set(title=title, xlabel="seconds a step", ylabel="change on the shifted sets (points)")
+    axis.margins(y=0.12)
+    axis.set_xlim(0, 1.3 * arms["seconds"].max())
+    return figure
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
