@@ -47,9 +47,9 @@ LESSONS = {
     ),
     "04_cures": Lesson(
         "labels lose, relevance and swap gain, on clouds less; published baselines train nothing",
-        lambda label, _, __, more, low, ___, swap, least, ____, clouds, gap, fitted, ours, best: (
-            (label < 0 < min(low, least) and clouds < swap < more + 1 and gap == 0 > fitted)
-            and ours > best
+        lambda label, _, __, more, low, ___, swap, least, ____, clouds, gap, gradmask, rrr: (
+            (label < 0 < min(low, least) and clouds < swap < more + 1 and gap == 0)
+            and max(gradmask, rrr) < label
         ),
     ),
     "06_attribution": Lesson(
@@ -91,8 +91,9 @@ def said(name: str) -> str:
 
 
 def test_every_notebook_has_a_lesson():
-    """The report has all of them."""
-    assert sorted([*LESSONS, "99_report"]) == sorted(NOTEBOOKS)
+    """The report has all of them. An appendix needs none."""
+    named = [name for name in NOTEBOOKS if name[2] != "a"]
+    assert sorted([*LESSONS, "99_report"]) == sorted(named)
 
 
 @pytest.mark.parametrize("name", LESSONS)

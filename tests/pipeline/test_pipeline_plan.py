@@ -19,7 +19,7 @@ from reproduction.stages import EXECUTED, SUMMARY, preset_file
 from .projects import PRESET, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "04_cures", "05_ablations"}
+OWN = {"02_finetune", "03_robustness", "04_cures", "04a_cures", "05_ablations"}
 AFTER_RUNS = END | OWN | {"07_segmentation", "08_iav"}
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     made, monkeypatch, reason, again
 ):
     preset = read_preset(preset_file(PRESET))
-    asked = table.of(preset.stages["04_cures"])
+    asked = table.of(preset.stages["04a_cures"])
     row = asked.query("part == 'sweep' and arm == 'ours' and method == 'gradmask'")["run"].iloc[0]
     mark = row.folder / runs.MADE
     mark.write_text(json.dumps({"failed": reason, "asked": row.asked}))
@@ -99,7 +99,7 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     plan.unmake_failed(preset)
     assert mark.is_file() is not again
     if again:
-        assert waiting(made, monkeypatch) == END | {"runs", "04_cures"}
+        assert waiting(made, monkeypatch) == END | {"runs", "04a_cures"}
 
 
 def test_results_that_were_deleted_are_made_again(made, monkeypatch):

@@ -21,7 +21,7 @@ MASKS = {"annotated": "annotated", "tokencut": "TokenCut's"}
 
 def signed(value: float) -> str:
     """`+0.4`; what rounds to nothing is `+0.0`, and what is not there is left out."""
-    return "" if pd.isna(value) else f"{round(value, 1) + 0.0:+.1f}"
+    return "" if pd.isna(value) else f"{value:+z.1f}"
 
 
 def points(row: Mapping[str, float], value: str, low: str, high: str) -> str:
