@@ -448,7 +448,7 @@ def _stages() -> Table:
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
 
     def decides(row: pd.Series) -> str:
-        found = claims.loc[claims["evidence"].str.contains(row["notebook"].replace("_", "a?_", 1)), "id"]
+        found = claims.loc[claims["evidence"].str.contains(row["notebook"]), "id"]
         return ", ".join(found) or "none"
 
     def takes(preset: str) -> Spec:

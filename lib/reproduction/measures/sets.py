@@ -96,6 +96,13 @@ def disagreed(
     return shown.select(best.tolist())
 
 
+def clearest(shown: Batch, count: int) -> list[int]:
+    """The places of the images whose object is seen best; of photographs the first."""
+    if shown.opacity is None:
+        return list(range(count))
+    return shown.opacity.argsort(descending=True, stable=True)[:count].tolist()
+
+
 def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
     """The rows of a file that was written for this identity; None for another or a damaged one."""
     try:

@@ -22,7 +22,7 @@ _FILES = {
     ),
     "intervals": (
         "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid dose_response "
-        "gain_and_price paired_changes pointing_bars score_bars share_bars word_bars zero_shot_bars"
+        "paired_changes pointing_bars score_bars share_bars word_bars zero_shot_bars"
     ),
     "lines": (
         "before_after depth_curves drift_curves entropy_boxes masking_curves "

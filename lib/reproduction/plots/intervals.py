@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from textwrap import fill
 
 import numpy as np
 import pandas as pd
@@ -208,23 +207,6 @@ def arm_changes(table: pd.DataFrame, title: str, ours: Collection[str] = ()) -> 
     axis.set_yticks(range(len(table)), [ARMS.get(arm, arm) for arm in table.index])
     axis.set_ylim(len(table) - 0.5, -0.5)
     axis.grid(visible=False, axis="y")
-    return figure
-
-
-def gain_and_price(arms: pd.DataFrame, title: str) -> Figure:
-    """The change of each arm over the seconds of its step: up is better, left is cheaper.
-
-    Needs change_pts and seconds; the index names the arms. Arms of one price stand in a column.
-    """
-    figure, axis = subplots(figsize=(9.5, 3.8))
-    for arm, row in arms.iterrows():
-        axis.plot(row["seconds"], row["change_pts"], "o", color=INK)
-        at = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "fontsize": 8}
-        axis.annotate(fill(ARMS.get(arm, arm), 15), (row["seconds"], row["change_pts"]), **at)
-    axis.axhline(0, color=INK, linewidth=1)
-    axis.set(title=title, xlabel="seconds a step", ylabel="change on the shifted sets (points)")
-    axis.margins(y=0.12)
-    axis.set_xlim(0, 1.3 * arms["seconds"].max())
     return figure
 
 

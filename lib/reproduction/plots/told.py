@@ -102,7 +102,7 @@ def backbones_told(accuracy: pd.DataFrame) -> pd.DataFrame:
     probe = accuracy[accuracy["method"] == "linear_probe"].assign(way="a new head alone")
     ours = accuracy.query("method == 'relevance' and protocol == 'published'")
     before = ours.assign(way="finetuned", top1_pct=ours["original_top1_pct"])
-    after = ours.assign(way="finetuned, then " + ours["masks"].map(MASKS) + " masks")
+    after = ours.assign(way="finetuned, then ours, " + ours["masks"].map(MASKS) + " masks")
     rows = pd.concat([probe, before, after])
     wide = rows.pivot_table("top1_pct", ["model", "way"], "dataset", sort=False)
     found = wide[list(TEST_SETS)].map("{:.1f}".format)
@@ -110,14 +110,13 @@ def backbones_told(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def prices_told(prices: pd.DataFrame) -> pd.DataFrame:
-    """What a step of each arm costs (`price.step_prices`); arms of one price share a row."""
-    rows = prices.groupby(["seconds", "memory_mib"]).groups
-    found = [
-        ("; ".join(ARMS.get(arm, arm) for arm in arms), f"{seconds:.2f}", f"{kept:.0f}")
-        for (seconds, kept), arms in rows.items()
-    ]
-    table = pd.DataFrame(found, columns=["arms", "seconds a step", "kept for the way back, MiB"])
-    return table.set_index("arms").rename_axis(None)
+    """What a step of each arm keeps (`memory_mib`) and gains (`change_pts`), the least first."""
+    rows = prices.sort_values(["memory_mib", "change_pts"], ascending=[True, False])
+    found = {
+        "kept, MiB": rows["memory_mib"].map("{:.0f}".format),
+        "change in the study, points": rows["change_pts"].map(signed),
+    }
+    return pd.DataFrame(found).rename(index=ARMS).rename_axis(None)
 
 
 def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:

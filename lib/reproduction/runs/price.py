@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import nullcontext
 from copy import deepcopy
 from time import perf_counter
 
 import numpy as np
-import pandas as pd
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -47,32 +45,3 @@ def step_price(
             taken.append(perf_counter() - begun)
     used = sum(part.nbytes() for place, part in kept.items() if place not in weights)
     return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}
-
-
-def step_prices(
-    network: nn.Module,
-    spec: ModelSpec,
-    train: Batch,
-    arms: Mapping[str, FinetuneSettings],
-    rounds: int = 3,
-) -> pd.DataFrame:
-    """What a step of each arm costs: one row an arm, with the columns of `step_price`.
-
-    Arms that differ in the rate or in the images' backgrounds alone are one computation, measured
-    once, and have one price: pasting takes less than a millisecond of a step. All computations are
-    measured in turn, `rounds` times, and the least of each counts: other work on the machine can
-    only add to it.
-    """
-    kinds: dict[str, tuple[FinetuneSettings, list[str]]] = {}
-    for arm, settings in arms.items():
-        same = settings.changed(lr=1e-6, augmentation="none")
-        kinds.setdefault(repr(same), (same, []))[1].append(arm)
-    turns = [
-        [step_price(network, spec, train, settings, steps=1) for settings, _ in kinds.values()]
-        for _ in range(rounds)
-    ]
-    found = {}
-    for place, (_, names) in enumerate(kinds.values()):
-        least = min((turn[place] for turn in turns), key=lambda price: price["seconds"])
-        found |= dict.fromkeys(names, least)
-    return pd.DataFrame(found).T.loc[list(arms)]

@@ -75,8 +75,8 @@ def test_masks_and_backbones_stand_beside_each_other():
     assert list(found.columns) == list(TEST_SETS)
 
 
-def test_arms_of_one_price_share_a_row():
-    price = {"seconds": [0.5, 0.5, 0.7], "memory_mib": [10.0, 10.0, 20.0]}
-    found = told.prices_told(pd.DataFrame(price, ["label", "swap", "relevance"]))
-    assert found.to_numpy().tolist() == [["0.50", "10"], ["0.70", "20"]]
-    assert list(found.index) == ["labels alone; swap", "relevance"]
+def test_prices_stand_beside_gains_the_cheapest_first():
+    prices = {"memory_mib": [20.0, 10.0, 10.0], "change_pts": [7.0, -1, 8]}
+    found = told.prices_told(pd.DataFrame(prices, ["relevance", "label", "swap"]))
+    assert list(found.index) == ["swap", "labels alone", "relevance"]
+    assert found.loc["relevance"].tolist() == ["20", "+7.0"]
