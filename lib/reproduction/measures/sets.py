@@ -99,7 +99,7 @@ def disagreed(
 def clearest(shown: Batch, count: int) -> list[int]:
     """The places of the images whose object is seen best; of photographs the first."""
     if shown.opacity is None:
-        return list(range(count))
+        return list(range(min(count, len(shown))))
     return shown.opacity.argsort(descending=True, stable=True)[:count].tolist()
 
 

@@ -1,6 +1,6 @@
-"""Pictures, widgets, and tables in words. Every function of a picture returns a matplotlib figure.
+"""Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
-None shows anything.
+Those of `told` return tables in words.
 
 Notebooks write `from reproduction import plots` and call `plots.name(...)`. A file is loaded when a
 name of it is first asked for: who draws no boxes waits for no seaborn.
