@@ -47,9 +47,9 @@ LESSONS = {
     ),
     "04_cures": Lesson(
         "labels lose, relevance and swap gain, on clouds less; published baselines train nothing",
-        lambda label, _, __, more, low, ___, swap, least, ____, clouds, gap, fitted, ours, best: (
-            (label < 0 < min(low, least) and clouds < swap < more + 1 and gap == 0 > fitted)
-            and ours > best
+        lambda label, _, __, more, low, ___, swap, least, ____, clouds, gap, gradmask, rrr: (
+            (label < 0 < min(low, least) and clouds < swap < more + 1 and gap == 0)
+            and max(gradmask, rrr) < label
         ),
     ),
     "06_attribution": Lesson(

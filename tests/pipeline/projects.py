@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PRESET = "smallest"
 SMALLEST = Path(__file__).with_name(f"{PRESET}.yaml")
 # Enough for all that a run does: an original, runs of both kinds of masks, a sweep.
-FEW = ("00_start", "01_masks", "02_finetune", "04_cures")
+FEW = ("00_start", "01_masks", "02_finetune", "04_cures", "04a_cures")
 RUN_S = 900  # limit for a whole run, also on a busy machine
 
 

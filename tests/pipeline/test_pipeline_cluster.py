@@ -45,7 +45,7 @@ def paper() -> Preset:
 
 
 def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds(paper):
-    asked = table.of(paper.stages["04_cures"]).query("part == 'sweep' and arm == 'ours'")
+    asked = table.of(paper.stages["04a_cures"]).query("part == 'sweep' and arm == 'ours'")
     rows = asked["run"]
     found = {
         (run.model, (run.method, run.protocol), run.masks, run.seed)

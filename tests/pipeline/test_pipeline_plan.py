@@ -19,7 +19,8 @@ from reproduction.stages import EXECUTED, SUMMARY, preset_file
 from .projects import PRESET, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-OWN = {"02_finetune", "03_robustness", "03a_robustness", "04_cures", "05_ablations"}
+CURES = {"04_cures", "04a_cures"}
+OWN = CURES | {"02_finetune", "03_robustness", "03a_robustness", "05_ablations"}
 AFTER_RUNS = END | OWN | {"07_segmentation", "08_iav"}
 
 
@@ -58,9 +59,9 @@ def made(project, monkeypatch) -> Path:
         ("99_report", {"device": "cpu"}, END),
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
-        # 04_cures reads a run that is made in the same job as new ones.
-        ("05_ablations", {"variant_seeds": [1]}, END | {"05_ablations", "runs", "04_cures"}),
-        ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04_cures"}),
+        # 04_cures reads a run that is made in the same job as new ones, 04a_cures what it writes.
+        ("05_ablations", {"variant_seeds": [1]}, END | CURES | {"05_ablations", "runs"}),
+        ("01_masks", {"tau": 0.3}, END | CURES | {"01_masks", "runs"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],
 )
@@ -91,7 +92,7 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     made, monkeypatch, reason, again
 ):
     preset = read_preset(preset_file(PRESET))
-    asked = table.of(preset.stages["04_cures"])
+    asked = table.of(preset.stages["04a_cures"])
     row = asked.query("part == 'sweep' and arm == 'ours' and method == 'gradmask'")["run"].iloc[0]
     mark = row.folder / runs.MADE
     mark.write_text(json.dumps({"failed": reason, "asked": row.asked}))
@@ -99,7 +100,7 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     plan.unmake_failed(preset)
     assert mark.is_file() is not again
     if again:
-        assert waiting(made, monkeypatch) == END | {"runs", "04_cures"}
+        assert waiting(made, monkeypatch) == END | {"runs", "04a_cures"}
 
 
 def test_results_that_were_deleted_are_made_again(made, monkeypatch):

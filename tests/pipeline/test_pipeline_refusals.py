@@ -36,7 +36,7 @@ def only_plan(project, monkeypatch) -> None:
         ("02_finetune", {"masks": "tokencut"}, "masks = 'tokencut', but the preset's own runs"),
         ("02_finetune", {"method": "rrr"}, "method = 'rrr', but the preset's own runs"),
         ("02_finetune", {"lr": 1.0e-5}, "lr = 1e-05, but the preset's own runs"),
-        ("04_cures", {"compared_model": "tiny-mae"}, "has not both our method and a bas"),
+        ("04a_cures", {"compared_model": "tiny-mae"}, "has not both our method and a bas"),
         ("05_ablations", {"variants": ["ground_truth"]}, "'ground_truth' is 'full': leave it out"),
         (
             "common",

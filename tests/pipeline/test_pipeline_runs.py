@@ -9,7 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from reproduction.config import NOTEBOOKS, CuresParams
+from reproduction.config import NOTEBOOKS, BaselinesParams
 from reproduction.pipeline import run as pipeline
 from reproduction.runs import table
 from reproduction.stages import read_summary
@@ -22,7 +22,7 @@ RESULTS = (
     "00_start/weights.safetensors",
     "01_masks/masks.safetensors",
     "02_finetune/rates.parquet",
-    "04_cures/accuracies.parquet",
+    "04a_cures/accuracies.parquet",
 )
 
 
@@ -89,12 +89,12 @@ def test_stage_whose_last_cell_fails_spoils_nothing_and_is_still_to_be_made(
 
 def test_run_that_fails_is_a_gap(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
-    asked = table.of(CuresParams.from_preset(changeable / "params" / f"{PRESET}.yaml"))
+    asked = table.of(BaselinesParams.from_preset(changeable / "params" / f"{PRESET}.yaml"))
     row = asked.query("part == 'sweep' and arm == 'ours' and method != 'relevance'")["run"].iloc[0]
     shutil.rmtree(row.folder)
     (row.folder / "sets").write_text("in the way")  # of its answers
     ended = run(changeable, PRESET)
     assert ended.code == 1, ended.out + ended.err
     assert f"Failed: {row.name}: " in ended.err and "1 runs, which" in ended.out
-    missing = read_summary(results(changeable) / "04_cures")["missing"]
+    missing = read_summary(results(changeable) / "04a_cures")["missing"]
     assert [gap["run"] for gap in missing] == [row.name]

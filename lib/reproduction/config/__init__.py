@@ -17,6 +17,7 @@ from reproduction.config.iav import IavParams
 from reproduction.config.pipeline import PipelineParams
 from reproduction.config.robustvit import (
     AblationsParams,
+    BaselinesParams,
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
@@ -53,6 +54,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         TextParams,
         OwnParams,
         RobustnessAppendixParams,
+        BaselinesParams,
         ReportParams,
     )
 }
@@ -65,6 +67,7 @@ READS: dict[str, list[str]] = {
     "02_finetune": ["00_start"],
     "03_robustness": ["00_start"],
     "04_cures": ["00_start"],
+    "04a_cures": ["00_start", "04_cures"],
     "06_attribution": ["00_start"],
     "07_segmentation": ["00_start"],
     "08_iav": ["00_start"],

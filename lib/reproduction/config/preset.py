@@ -158,16 +158,13 @@ def _sweep(preset: Preset) -> None:
             preset.refuse("pipeline", f"sweep.{i}.seeds = {grid.seeds} with masks tokencut", but)
 
 
-def _cures(preset: Preset) -> None:
-    """04_cures sets baselines beside our method, on one model."""
-    cures = preset.stages["04_cures"]
-    if cures.arms and not preset.pipeline.sweep:
-        return
-    own, model = preset.pipeline.model, preset.stages["04_cures"].compared_model
+def _baselines(preset: Preset) -> None:
+    """04a_cures sets baselines beside our method, on one model."""
+    own, model = preset.pipeline.model, preset.stages["04a_cures"].compared_model
     methods = {m for grid in preset.pipeline.sweep if model in grid.models for m in grid.methods}
     if "relevance" not in methods | {"relevance" * (model == own)} or methods <= {"relevance"}:
         but = "sweep in pipeline has not both our method and a baseline on it: add a line there"
-        preset.refuse("04_cures", f"compared_model = {model!r}", but)
+        preset.refuse("04a_cures", f"compared_model = {model!r}", but)
 
 
 def _prices(preset: Preset) -> None:
@@ -187,6 +184,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Preset], None]], ...] = (
     (("02_finetune",), _own_runs),
     (("02_finetune", "05_ablations"), _variants),
     (("00_start", "01_masks"), _sweep),
-    (("04_cures",), _cures),
+    (("04a_cures",), _baselines),
     (("01_masks", "04_cures"), _prices),
 )

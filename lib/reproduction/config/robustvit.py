@@ -237,16 +237,8 @@ class CuresParams(Params):
 
     notebook: ClassVar[str] = "04_cures"
 
-    seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs to compare with")
-    compared_model: AnyModelName = Field("tiny", description="model on which all are compared")
+    seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs")
     images_per_set: Count = Field(80, ge=40, description="test images of each set")
-    rates: list[Rate] = Field(
-        [2.0e-5], min_length=1, description="learning rates to try, on the scale of ours"
-    )
-    epochs: Epochs = Field(1, ge=1, description="of each run of the search")
-    images_per_class: Count = Field(2, ge=2, description="finetuned on in each run of the search")
-    validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
-    validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
     steps: int = Field(3, ge=2, le=10, description="AdamW steps of the proof, 4 images each")
     arms: Arms = Field(
         {
@@ -268,7 +260,6 @@ class CuresParams(Params):
     )
     challenge_images: Count = Field(80, ge=40, description="of each set of the challenge")
     looked_at: Count = Field(40, ge=8, description="images of set a whose relevance is shared out")
-    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
 
     @field_validator("arms")
@@ -294,6 +285,24 @@ class CuresParams(Params):
         if lacking := sorted(set(followed) - set(info.data.get("arms", followed))):
             raise ValueError(f"{lacking} are no arms; give some of those")
         return followed
+
+
+class BaselinesParams(Params):
+    """04a_cures: all ways to use the masks on one model, both kinds of masks, other models."""
+
+    notebook: ClassVar[str] = "04a_cures"
+
+    seeds: Seeds = Field([0, 1], description="the preset's own finetuning runs to compare with")
+    compared_model: AnyModelName = Field("tiny", description="model on which all are compared")
+    images_per_set: Count = Field(80, ge=40, description="test images of each set")
+    rates: list[Rate] = Field(
+        [2.0e-5], min_length=1, description="learning rates to try, on the scale of ours"
+    )
+    epochs: Epochs = Field(1, ge=1, description="of each run of the search")
+    images_per_class: Count = Field(2, ge=2, description="finetuned on in each run of the search")
+    validation_images: Count = Field(80, ge=40, description="that the rule looks at, each epoch")
+    validation_maps: Count = Field(8, ge=8, description="for the losses after each epoch")
+    probe_images: Count = Field(400, ge=40, description="training images of the linear probe")
 
 
 class AblationsParams(Params):

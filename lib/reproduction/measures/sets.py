@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
+from torch import nn
 
 from habitats.benchmark import Benchmark
 from habitats.cutouts import TEST_SETS
@@ -13,8 +14,9 @@ from relevit.base.device import PrecisionChoice
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.evaluate.predictions import BATCH, Classifier, make_classifier, predict
 from relevit.models.loading import load_model
+from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen
 
 
@@ -78,6 +80,27 @@ def answer_sets(
         on_set(name)
         parts.append(rows)
     return pd.concat(parts, ignore_index=True)
+
+
+def disagreed(
+    networks: Mapping[str, nn.Module], spec: ModelSpec, shown: Batch, count: int
+) -> Batch:
+    """The images seen best, among all on which some of these models do not say the same."""
+    said = {
+        name: predict(network, spec, shown.split(BATCH))["prediction"]
+        for name, network in networks.items()
+    }
+    differ = pd.DataFrame(said).nunique(axis=1) > 1
+    well = differ * (1.0 if shown.opacity is None else shown.opacity.numpy())
+    best = well.sort_values(ascending=False, kind="stable").index[:count]
+    return shown.select(best.tolist())
+
+
+def clearest(shown: Batch, count: int) -> list[int]:
+    """The places of the images whose object is seen best; of photographs the first."""
+    if shown.opacity is None:
+        return list(range(min(count, len(shown))))
+    return shown.opacity.argsort(descending=True, stable=True)[:count].tolist()
 
 
 def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:

@@ -1,5 +1,7 @@
 """Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
+Those of `told` return tables in words.
+
 Notebooks write `from reproduction import plots` and call `plots.name(...)`. A file is loaded when a
 name of it is first asked for: who draws no boxes waits for no seaborn.
 """
@@ -19,7 +21,7 @@ _FILES = {
         "map_tile mask_gallery parts_grid phrase_figure sample_grid"
     ),
     "intervals": (
-        "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "
+        "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid dose_response "
         "halves_bars neighbour_dots paired_changes pointing_bars score_bars share_bars "
         "word_bars zero_shot_bars"
     ),
@@ -29,6 +31,7 @@ _FILES = {
     ),
     "shaded_text": "shaded_html shaded_methods",
     "style": "GAIN INK LOSS OBJECT OURS panels set_style",
+    "told": "arms_told backbones_told kind_title leads_told masks_told prices_told rates_told",
     "tables": "attention_rows change_heatmap entropy_maps",
     "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
 }

@@ -19,6 +19,7 @@ from reproduction.measures.context import PARTS
 from reproduction.measures.paired import GROUPS
 from reproduction.measures.paired import ORIGINAL as ORIGINAL_ARM
 from reproduction.plots.style import (
+    ARMS,
     CLASS_COLOURS,
     GAIN,
     INK,
@@ -209,6 +210,24 @@ def halves_bars(table: pd.DataFrame, title: str) -> Figure:
     rows = rows.assign(group="classes " + rows["classes"])
     style = {"group": "group", "title": title, "label": CHANGE_PTS}
     return intervals(rows, "dataset", "with_pts", **style)
+
+
+def arm_changes(table: pd.DataFrame, title: str, ours: Collection[str] = ()) -> Figure:
+    """The change of each arm on the shifted sets with its interval, in the order of the table.
+
+    Needs change_pts, low_pts and high_pts; the index names the arms, of which `ours` stand out.
+    """
+    figure, axis = subplots(figsize=(8, 0.9 + 0.26 * len(table)))
+    for place, (arm, row) in enumerate(table.iterrows()):
+        colour = OURS if arm in ours else INK
+        axis.plot([row["low_pts"], row["high_pts"]], [place, place], color=colour)
+        axis.plot(row["change_pts"], place, "o", color=colour)
+    axis.axvline(0, color=INK, linewidth=1)
+    axis.set(title=title, xlabel="change of top-1 on the shifted sets (points)")
+    axis.set_yticks(range(len(table)), [ARMS.get(arm, arm) for arm in table.index])
+    axis.set_ylim(len(table) - 0.5, -0.5)
+    axis.grid(visible=False, axis="y")
+    return figure
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:

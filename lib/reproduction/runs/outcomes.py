@@ -10,10 +10,13 @@ import pandas as pd
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
+from relevit.finetune.learning_rate import highest_passing
+from reproduction.config import BaselinesParams, FinetuneNotebookParams
 from reproduction.measures.accuracies import COLUMNS, beside_original
 from reproduction.measures.paired import ORIGINAL, difference, figure_means
-from reproduction.runs.runs import FailedError, answers, read
+from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
+from reproduction.stages import read_stage
 
 TWINS = [*("world", "seed"), *("arm", "relevance")]  # what tells one model of 03_robustness apart
 ARM = ["arm", "masks", "images_per_class", "world"]  # and one arm of 04_cures
@@ -158,6 +161,40 @@ def compared(
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
         found.append(row | worst(seen, bench) | means.to_dict())
     return pd.DataFrame(found)
+
+
+def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
+    """One row an arm of one model: its change against the original, and what `ours` leads it by.
+
+    `table` has the originals and arms of one model. `change_pts` and `lead_pts`, which the row of
+    `ours` lacks, are of the shifted sets, on the same seeds and images, with intervals as
+    `difference` has them. Raises: as `study`.
+    """
+    answered, _ = study(table, ["arm", "seed"])
+    of_arm = dict(list(answered.groupby("arm", sort=False)))
+    before, found = of_arm.pop(ORIGINAL), {}
+    for arm, seen in of_arm.items():
+        found[arm] = difference(seen, before).drop("seeds_better").to_dict()
+        if arm != ours:
+            lead = difference(of_arm[ours], seen)
+            found[arm] |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
+    return pd.DataFrame.from_dict(found, orient="index")
+
+
+def searches(cfg: BaselinesParams) -> pd.DataFrame:
+    """All learning rates that 04a_cures tries, a row each.
+
+    Model, method and protocol, what `runs.judged` has of each rate, and `used`: the highest that
+    passes the paper's rule, or where none does the lowest. Raises: as `runs.read`.
+    """
+    limit_pts, found = read_stage(cfg, FinetuneNotebookParams).limit_pts, []
+    for model, method, protocol in searched_arms(cfg):
+        tried = judged(rates_of_arm(cfg, model, method, protocol))
+        passing = highest_passing(tried, limit_pts)
+        used = tried["lr"] == (tried["lr"].min() if passing is None else passing)
+        named = {"model": model, "method": method, "protocol": protocol, "used": used}
+        found.append(tried.assign(**named))
+    return pd.concat(found, ignore_index=True)
 
 
 def over_relevance(table: pd.DataFrame) -> dict[str, dict[str, str]]:

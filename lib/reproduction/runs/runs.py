@@ -36,8 +36,8 @@ from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.trunk import Frozen
 from reproduction.config import (
+    BaselinesParams,
     BenchmarkParams,
-    CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
     Params,
@@ -216,7 +216,7 @@ def searched(params: FinetuneParams) -> list[Row]:
     """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
 
     Of our method on the preset's own model those of 02_finetune, of others shorter ones, by the
-    parameters of 04_cures.
+    parameters of 04a_cures.
     """
     if params.lr is not None:
         return []
@@ -226,7 +226,7 @@ def searched(params: FinetuneParams) -> list[Row]:
     if params.model in PAPER_MODELS:
         return []
     return rates_of_arm(
-        read_stage(params, CuresParams), params.model, params.method, params.protocol
+        read_stage(params, BaselinesParams), params.model, params.method, params.protocol
     )
 
 
@@ -237,8 +237,8 @@ def rates_of_own(search: FinetuneNotebookParams) -> list[Row]:
     return [Row(params, validated=(0, params.epochs)) for params in found]
 
 
-def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
-    """Model, method and protocol of what 04_cures searches a rate for: arms of the sweep.
+def searched_arms(search: BaselinesParams) -> list[tuple[str, Method, Protocol]]:
+    """Model, method and protocol of what 04a_cures searches a rate for: arms of the sweep.
 
     Our method on the preset's own model is searched in 02_finetune. Models of the papers have the
     papers' rates, and are searched all the same where they are the one that is compared.
@@ -257,7 +257,9 @@ def searched_arms(search: CuresParams) -> list[tuple[str, Method, Protocol]]:
     ]
 
 
-def rates_of_arm(search: CuresParams, model: str, method: Method, protocol: Protocol) -> list[Row]:
+def rates_of_arm(
+    search: BaselinesParams, model: str, method: Method, protocol: Protocol
+) -> list[Row]:
     """The runs of one of `searched_arms`, from the lowest rate to the highest.
 
     Each grid is that of `search` times `rate_factor` (differences B12).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from relevit.choices.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
-from reproduction.config import CuresParams, FinetuneParams
+from reproduction.config import BaselinesParams, FinetuneParams
 from reproduction.config.robustvit import LOSS_WEIGHTS
 
 
@@ -22,7 +22,7 @@ def rate_factor(method: str, protocol: Protocol) -> float:
 
 
 def arm_params(
-    cfg: CuresParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
+    cfg: BaselinesParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
 ) -> FinetuneParams:
     """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 

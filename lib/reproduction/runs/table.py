@@ -24,6 +24,7 @@ from habitats.benchmark import open_benchmark
 from relevit.choices.words import Variant
 from reproduction.config import (
     AblationsParams,
+    BaselinesParams,
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
@@ -149,6 +150,13 @@ def models_of(table: pd.DataFrame, seed: int) -> dict[str, Row]:
     return {name: runs_by.at[OWN, seed, *key] for name, key in MODELS.items()}
 
 
+def own_arms(table: pd.DataFrame) -> dict[str, Row]:
+    """The first run of each arm of 04_cures, in the preset's own world and with exact masks."""
+    plain = table[(table["world"] == OWN) & (table["masks"] == "annotated")]
+    first = plain.drop_duplicates("arm")
+    return dict(zip(first["arm"], first["run"], strict=True))
+
+
 def _finetune(cfg: FinetuneNotebookParams) -> Iterator[dict[str, Any]]:
     yield from _searched(runs.rates_of_own(cfg))
     yield _row(OWN, Row(cfg.run, validated=None))
@@ -177,10 +185,13 @@ def _robustness(cfg: RobustnessParams) -> Iterator[dict[str, Any]]:
         yield from lines.grid(**place, arm=arms, relevance=[True, False])
 
 
-def _cures(cfg: CuresParams) -> Iterator[dict[str, Any]]:
+def _baselines(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
     yield from _sweep(cfg)
     for arm in runs.searched_arms(cfg):
         yield from _searched(runs.rates_of_arm(cfg, *arm))
+
+
+def _cures(cfg: CuresParams) -> Iterator[dict[str, Any]]:
     if not cfg.arms:
         return
     lines = Lines(cfg, "arms", cfg.arms, cfg.arm_settings, _asked(cfg))
@@ -191,7 +202,7 @@ def _cures(cfg: CuresParams) -> Iterator[dict[str, Any]]:
         yield from lines.grid(seed=[seed], world=cfg.worlds, arm=[ORIGINAL, *cfg.followed])
 
 
-def _sweep(cfg: CuresParams) -> Iterator[dict[str, Any]]:
+def _sweep(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
     """The preset's own runs and those of its section `pipeline`, after the originals of all.
 
     The weights of the terms that the preset gives are those of its method: a baseline has the
@@ -265,6 +276,7 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "03_robustness": _robustness,
     "03a_robustness": lambda cfg: _robustness(read_stage(cfg, RobustnessParams)),
     "04_cures": _cures,
+    "04a_cures": _baselines,
     "05_ablations": _ablations,
     "07_segmentation": _segmentation,
     "06_attribution": lambda cfg: _own(cfg, [cfg.seed]),

@@ -25,7 +25,7 @@ SEEDS = (0, 1, 2)
 DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised"
 
 RUNS, ABLATIONS, SPLIT = (
-    "04_cures/accuracies",
+    "04a_cures/accuracies",
     "05_ablations/ablations",
     "03a_robustness/split_accuracies",
 )

@@ -12,7 +12,7 @@ from relevit.finetune.learning_rate import (
     highest_passing,
     judge,
 )
-from reproduction.config import CuresParams, FinetuneParams
+from reproduction.config import BaselinesParams, FinetuneParams
 from reproduction.runs.search import arm_params, rate_factor
 
 
@@ -110,7 +110,7 @@ def test_loss_rises_beyond_chance_and_what_is_allowed(before, rise, spread, risi
 
 # The search
 
-CFG = CuresParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3)
+CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3)
 BASE = FinetuneParams(class_term="confidence")
 
 

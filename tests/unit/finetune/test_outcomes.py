@@ -9,7 +9,7 @@ import pytest
 
 from habitats.cutouts import SHIFTED_SETS
 from habitats.homes import habitats
-from reproduction.config import AblationsParams, CuresParams, FinetuneParams
+from reproduction.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
 from reproduction.config.preset import read_preset
 from reproduction.runs import outcomes, table
 from reproduction.runs.outcomes import ARM, compared, of_study, score, split, worst
@@ -61,6 +61,34 @@ def test_arms_are_held_against_the_original_and_against_rivals_of_their_own_kind
     assert found.loc[("label", "annotated"), columns].tolist() == [-10, -20, 0, -10, 16.5]
     assert found.loc[("swap", "boxes"), columns].tolist() == [30, 25, 2, 30, 32.5]
     assert found.loc[[("relevance", "annotated"), ("relevance", "boxes")], "lead_pts"].isna().all()
+
+
+def test_arms_of_one_model_are_held_against_the_original_and_ours_against_them(monkeypatch):
+    known = {ORIGINAL: 20, "ours": 24, "other": 30}
+    parts = [
+        pd.DataFrame({"index": range(40), "label": 0, "dataset": name, "arm": arm, "seed": 0})
+        .assign(right=lambda t, k=right: t["index"] < k)
+        for arm, right in known.items() for name in SHIFTED_SETS
+    ]  # fmt: skip
+    monkeypatch.setattr(outcomes, "study", lambda table, keys: (pd.concat(parts), None))
+    found = outcomes.beside_ours(None, "ours")
+    assert list(found.index) == ["ours", "other"]
+    assert found["change_pts"].tolist() == [10, 25]
+    assert found.loc["other", "lead_pts"] == -15 and pd.isna(found.loc["ours", "lead_pts"])
+
+
+def test_the_rate_that_is_used_is_the_highest_that_passes_or_the_lowest(monkeypatch):
+    tried = {
+        "rrr": pd.DataFrame({"lr": [1.0, 2.0, 3.0], "drop_pts": [0, 1, 9], "rising": False}),
+        "gradmask": pd.DataFrame({"lr": [1.0, 2.0], "drop_pts": 9, "rising": True}),
+    }
+    monkeypatch.setattr(outcomes, "read_stage", lambda *_: FinetuneNotebookParams())
+    arms = [("tiny", method, "published") for method in tried]
+    monkeypatch.setattr(outcomes, "searched_arms", lambda cfg: arms)
+    monkeypatch.setattr(outcomes, "rates_of_arm", lambda cfg, model, method, protocol: method)
+    monkeypatch.setattr(outcomes, "judged", tried.get)
+    found = outcomes.searches(None).query("used")
+    assert found[["method", "lr"]].to_numpy().tolist() == [["rrr", 2.0], ["gradmask", 1.0]]
 
 
 def test_worlds_are_held_against_their_own_original_and_rival():

@@ -10,7 +10,7 @@ import pytest
 from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
-from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.config import BaselinesParams, FinetuneNotebookParams, FinetuneParams
 from reproduction.runs import runs, table
 from reproduction.runs.runs import (
     FailedError,
@@ -44,7 +44,7 @@ pipeline:
   epochs: 1
   validation_images: 40
   validation_maps: 8
-04_cures: {rates: [1.0e-5, 2.0e-5]}
+04a_cures: {rates: [1.0e-5, 2.0e-5]}
 """
 SUMMARY = """{"parameters": {"model": "tiny"}}"""
 
@@ -114,7 +114,7 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
 
 def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
     """Not for ours on the preset's own model, and of the papers' models for the compared one."""
-    search = CuresParams.from_preset(Path("params/quick.yaml"))
+    search = BaselinesParams.from_preset(Path("params/quick.yaml"))
     found = [("tiny", "rrr", "described"), ("tiny-mae", "relevance", "published")]
     assert runs.searched_arms(search) == found
     with_paper = search.model_copy(update={"compared_model": "vit-b"})
@@ -145,7 +145,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    asked = table.of(CuresParams.from_preset(ROOT / "params" / "paper.yaml"))
+    asked = table.of(BaselinesParams.from_preset(ROOT / "params" / "paper.yaml"))
     swept = asked[(asked["part"] == "sweep") & (asked["arm"] != "original")]["run"]
     assert len(swept) == 42 + 168
     for row in swept:

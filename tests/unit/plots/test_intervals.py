@@ -195,3 +195,14 @@ def test_classes_are_sorted():
     rows = [("val", i, f"c{i}", change) for i, change in enumerate((3.0, -2.0, 0.0))]
     axis = pictures.class_grid(table("dataset label name change_top1_pts", *rows), [0], "t").axes[0]
     assert heights(axis) == [-2, 0, 3] and axis.get_xlabel() == "c1 … c0"
+
+
+def test_arms_stand_in_the_order_of_the_table_and_ours_stands_out():
+    arms = table("change_pts low_pts high_pts", (9, 8, 10), (7, 5, 8)).set_axis(
+        ["swap_5e-6", "relevance"]
+    )
+    (axis,) = pictures.arm_changes(arms, "title", ours=["relevance"]).axes
+    names = [text.get_text() for text in axis.get_yticklabels()]
+    assert names == ["swap, at the rate of relevance", "relevance"]
+    assert [line.get_xdata().tolist() for line in axis.lines[:4]] == [[8, 10], [9], [5, 8], [7]]
+    assert [line.get_color() for line in axis.lines[:4]].count(OURS) == 2
