@@ -33,7 +33,7 @@ def pages(tmp_path_factory) -> Path:
 @pytest.mark.timeout(600)  # the pages are made for it
 def test_every_link_and_picture_is_there(pages):
     assert broken(pages) == []
-    assert {path.stem for path in (pages / "notebooks").glob("*.html")} == set(NOTEBOOKS)
+    assert {path.stem for path in (pages / "notebooks").rglob("*.html")} == set(NOTEBOOKS)
     assert not [path for path in pages.rglob("*.html") if str(ROOT) in path.read_text()]
 
 

@@ -11,7 +11,11 @@ from pydantic import Field
 
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import HABITATS
-from reproduction.config.attribution import AttributionParams, SegmentationParams
+from reproduction.config.attribution import (
+    AttributionParams,
+    SegmentationAppendixParams,
+    SegmentationParams,
+)
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
 from reproduction.config.iav import IavParams
 from reproduction.config.pipeline import PipelineParams
@@ -51,6 +55,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         AblationsParams,
         TextParams,
         OwnParams,
+        SegmentationAppendixParams,
         ReportParams,
     )
 }
@@ -69,6 +74,7 @@ READS: dict[str, list[str]] = {
     "05_ablations": ["00_start"],
     "09_text": [],
     "10_your_own": [],
+    "07a_segmentation": ["00_start", "07_segmentation"],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
 
