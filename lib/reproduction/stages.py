@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from relevit.base.files import project_root, run_folder, write_atomically
 from relevit.base.results import Kept, read_json
 from relevit.choices.messages import shown
 from reproduction.config import NOTEBOOKS, Params, PipelineParams
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
@@ -107,6 +111,13 @@ def _one_level(parameters: Kept) -> dict[str, Any]:
     inner = parameters.values_of("benchmark") if "benchmark" in parameters else {}
     others = {key: value for key, value in parameters.items() if key != "benchmark"}
     return others | {f"benchmark.{key}": value for key, value in inner.items()}
+
+
+def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
+    """Each table as a parquet file for other notebooks, and as a CSV file for people."""
+    for name, table in tables.items():
+        table.to_parquet(folder / f"{name}.parquet")
+        table.to_csv(folder / f"{name}.csv", index=False)
 
 
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:

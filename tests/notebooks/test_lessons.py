@@ -59,8 +59,11 @@ LESSONS = {
         ),
     ),
     "07_segmentation": Lesson(
-        "the maps outline the object, and the model needs what GAE shows",
-        lambda before, after, first, rest: after > before and first < rest,
+        "maps outline, and the model needs what they show, beyond chance; a mask tells worth worse",
+        lambda before, after, first, chance, rest, best, mask, context, moved, twin: (
+            (after > before and first < chance < rest and best > mask)
+            and moved < min(context, twin)  # the answer moves with the map
+        ),
     ),
     "08_iav": Lesson(
         "labels pay; heads without them agree more, and so does one that looks everywhere",

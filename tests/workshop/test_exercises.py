@@ -108,6 +108,10 @@ WRONG = [
     ("def follow(m):\n  r = torch.eye(5)\n  for a in m: r = r + r @ a\n  return r", "wrong side"),
     ("def miou(c, m): return 200 * (c & m).sum() / (c.sum() + m.sum())", "Dice"),
     ("def area(s, a): return sum(a)", "without the widths"),
+    ("def beyond_chance(s, a, r):\n  f = lambda y: torch.trapezoid(torch.tensor([*y, 0.]),"
+     " torch.tensor([*s, 100.])) / 100\n  return f(a) - f(r[0])", "Not right yet"),
+    ("def beyond_chance(s, a, r): return torch.tensor(r).mean(0) - torch.tensor(a)",
+     "an area is one number"),
     ("def ia_score(a, m): return (a.softmax(-1) * m.softmax(-1)).sum(-1)", "softmax"),
     ("def ia_score(a, m): return [(a * m).sum(-1), 1]", "returns a list"),
     ("def ia_score(a, m): return a.log().sum(-1) * math.nan", "NaN"),

@@ -11,7 +11,11 @@ from pydantic import Field
 
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import HABITATS
-from reproduction.config.attribution import AttributionParams, SegmentationParams
+from reproduction.config.attribution import (
+    AttributionParams,
+    SegmentationAppendixParams,
+    SegmentationParams,
+)
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
 from reproduction.config.iav import IavParams
 from reproduction.config.pipeline import PipelineParams
@@ -55,6 +59,7 @@ NOTEBOOKS: dict[str, type[Params]] = {
         OwnParams,
         RobustnessAppendixParams,
         BaselinesParams,
+        SegmentationAppendixParams,
         ReportParams,
     )
 }
@@ -75,6 +80,7 @@ READS: dict[str, list[str]] = {
     "09_text": [],
     "10_your_own": [],
     "03a_robustness": ["00_start"],
+    "07a_segmentation": ["00_start", "07_segmentation"],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
 

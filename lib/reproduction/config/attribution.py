@@ -35,7 +35,7 @@ class AttributionParams(Params):
 
 
 class SegmentationParams(Params):
-    """07_segmentation: tests of relevance maps, outlining, erasing and leaving parts out."""
+    """07_segmentation: three tests of a map, outlining, erasing and the worth of parts."""
 
     notebook: ClassVar[str] = "07_segmentation"
 
@@ -46,6 +46,25 @@ class SegmentationParams(Params):
     finetuned_erased: Count = Field(
         6, ge=2, description="val images to erase, before and after finetuning"
     )
+    home_scenes: Count = Field(
+        3, ge=2, description="scenes of val, in which all methods have three tests"
+    )
+    scenes: Count = Field(
+        12, ge=2, description="of set a, drawn without each part; not of photographs"
+    )
+    unit: Unit = Field("pixel", description="what is erased (E5)")
+    fill: Fill = Field("black", description="colour of what is erased (E7)")
+    protocol: Protocol = Field(
+        "published", description="of the methods: as the code, or as the text"
+    )
+
+
+class SegmentationAppendixParams(Params):
+    """07a_segmentation: both tests in the papers' form, all methods, and the approximation."""
+
+    notebook: ClassVar[str] = "07a_segmentation"
+
+    seeds: Seeds = Field([0, 1], description="finetuning runs to compare")
     method_models: list[AnyModelName] = Field(
         ["tiny", "tiny-mae"], min_length=1, description="models that compare all methods"
     )

@@ -7,14 +7,19 @@ corruptions; where the original looks (`first_looks`), and how good masks are (`
 
 from reproduction.measures import causal, class_changes, knn, robustness
 from reproduction.measures.causal import (
+    causal_of_maps,
     causal_scores,
     causal_table,
+    context_pct,
     draw_scenes,
+    known_maps,
     outside_pct,
     pair_gaps,
     part_masses,
     part_worths,
+    telling_scene,
     worth_maps,
+    worths_table,
 )
 from reproduction.measures.first_looks import (
     least_on_object,
@@ -24,15 +29,24 @@ from reproduction.measures.first_looks import (
 )
 from reproduction.measures.mask_tables import mask_qualities, mask_table
 from reproduction.measures.methods import (
+    IN_WORDS,
     ablation_maps,
     ablation_table,
     area_table,
+    area_tables,
+    best_methods,
+    chance_maps,
+    curves_of,
+    finetuning_changes,
+    gae_tests,
     leads,
+    maps_of_both,
     outlining_maps,
     perturb,
     perturb_by_label,
     right_answers,
     segmentation_table,
     shared_maps,
+    tables_of_runs,
 )
 from reproduction.measures.sets import answer_sets, draw_picked, load_classifier, skipped_images

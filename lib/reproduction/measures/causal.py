@@ -119,6 +119,42 @@ def worth_maps(
     return each.gather(1, scenes.owners.flatten(1)).reshape(scenes.owners.shape)[:, None]
 
 
+def known_maps(
+    worths: Float[Tensor, "scenes parts"], scenes: Scenes, grid: tuple[int, int]
+) -> dict[str, Tensor]:
+    """Maps that explain nothing, and how well each may do.
+
+    The true worths, seen through as few patches as a map has; the same everywhere, so that mass is
+    area; and the animal's mask.
+    """
+    true = worth_maps(worths, scenes)
+    by_patch = nn.functional.interpolate(true, grid, mode="area").flatten(1)
+    animal = scenes.whole.masks.double()
+    return {"(truth by patch)": by_patch, "(flat)": torch.ones_like(true), "(animal)": animal}
+
+
+def worths_table(worths: Mapping[str, Float[Tensor, "scenes parts"]], dataset: str) -> pd.DataFrame:
+    """The worths in several models of the same scenes: a column a part, model_run and dataset."""
+    parts = [
+        pd.DataFrame(each.numpy(), columns=PARTS).assign(model_run=run, dataset=dataset)
+        for run, each in worths.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def telling_scene(worths: Float[Tensor, "scenes parts"]) -> tuple[int, str]:
+    """The scene whose answer hangs most on a thing, and the thing."""
+    things = worths[:, [PARTS.index(thing) for thing in THINGS]].nan_to_num(nan=-torch.inf)
+    place, thing = divmod(int(things.argmax()), len(THINGS))
+    return place, THINGS[thing]
+
+
+def context_pct(worths: Float[Tensor, "scenes parts"]) -> float:
+    """Of the worth of all parts, in the mean over scenes, what texture and things have."""
+    mean = worths.nanmean(dim=0).nan_to_num()  # a world may have no things
+    return 100 * float(1 - mean[PARTS.index("animal")] / mean.sum())
+
+
 def part_masses(
     maps: Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"],
     scenes: Scenes,
@@ -186,6 +222,18 @@ def causal_table(
             ends = mean_interval(values)
             rows.append((name, score, len(values), values.mean().item(), *ends))
     return pd.DataFrame(rows, columns=["method", "score", "scenes", "value", "low", "high"])
+
+
+def causal_of_maps(
+    maps: Mapping[str, Tensor],
+    worths: Float[Tensor, "scenes parts"],
+    scenes: Scenes,
+    grid: tuple[int, int],
+) -> pd.DataFrame:
+    """The `causal_table` of maps, and of those of `known_maps` behind them."""
+    every = {**maps, **known_maps(worths, scenes, grid)}
+    masses = {name: part_masses(values, scenes, grid) for name, values in every.items()}
+    return causal_table(masses, worths)
 
 
 @torch.inference_mode()

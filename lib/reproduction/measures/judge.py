@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import scipy
 import timm
 import torch
@@ -29,6 +30,7 @@ from torch import Tensor, nn
 import relevit
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
+from relevit.base.device import Precision
 from relevit.base.seeding import seeded
 from relevit.data.batch import join
 from relevit.evaluate.intervals import PERCENT, mean_interval
@@ -48,7 +50,7 @@ from reproduction.measures.causal import (
     worth_maps,
     worth_overlap_pct,
 )
-from reproduction.measures.methods import BATCH, explained_by, perturb
+from reproduction.measures.methods import BATCH, chance_maps, explained_by, perturb
 
 MODELS = ("dinov2-s8", "tiny-mae")
 SETS = ("val", "a")
@@ -97,10 +99,15 @@ def open_tasks(
     scenes = Scenes(join([each.whole for each in parts]), without, owners)
     for name in models:
         model, spec = load_model(name, device=device), bench.spec(name)
-        answers = predict(model, spec, scenes.whole.split(BATCH))["prediction"]
-        target = torch.tensor(answers.to_numpy("int64"))
-        tasks.append(Task(name, model, spec, scenes, target, part_worths(model, spec, scenes)))
+        tasks.append(make_task(name, model, spec, scenes))
     return tasks
+
+
+def make_task(name: str, model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Task:
+    """What a model answers to scenes, and what their parts are worth to it."""
+    answers = predict(model, spec, scenes.whole.split(BATCH))["prediction"]
+    target = torch.tensor(answers.to_numpy("int64"))
+    return Task(name, model, spec, scenes, target, part_worths(model, spec, scenes))
 
 
 def scene_names(count: int) -> list[str]:
@@ -110,9 +117,8 @@ def scene_names(count: int) -> list[str]:
 
 def marks(task: Task) -> dict[str, Maps]:
     """MARKS: what true, meaningless and outlining maps score."""
-    draws = torch.Generator().manual_seed(0)
     true = worth_maps(task.worths, task.scenes)
-    chance = torch.rand(len(true), task.spec.grid[0] * task.spec.grid[1], generator=draws)
+    chance = chance_maps(len(true), task.spec.grid[0] * task.spec.grid[1])
     found = (true, torch.ones_like(true), chance, task.scenes.whole.masks.float())
     return dict(zip(MARKS, found, strict=True))
 
@@ -185,14 +191,33 @@ def seconds(tasks: list[Task], method: Method | None) -> float:
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
 
-def scores(task: Task, maps: Maps) -> dict[str, Score]:
+def compared(
+    task: Task, maps: Mapping[str, Maps], precision: Precision | None = None
+) -> pd.DataFrame:
+    """Many maps in the three tests, first the one that tells best what the parts are worth.
+
+    Columns: method, score (the keys of `scores`), value, low, high.
+    """
+    found = [
+        (name, score, *ends)
+        for name, each in maps.items()
+        for score, ends in scores(task, each, precision).items()
+    ]
+    table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
+    worth = table[table["score"] == "rank_correlation"].set_index("method")["value"]
+    return table.sort_values(
+        "method", key=lambda names: -names.map(worth), kind="stable", ignore_index=True
+    )
+
+
+def scores(task: Task, maps: Maps, precision: Precision | None = None) -> dict[str, Score]:
     """All numbers of the three tests, each with its interval over scenes."""
     whole, grid = task.scenes.whole, task.spec.grid
     masses = part_masses(maps, task.scenes, grid)
     values = {"truth_pct": worth_overlap_pct(masses, task.worths).numpy()}
     values |= causal_scores(masses, task.worths).to_dict("series")
     held = replace(whole, labels=task.target)
-    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING)
+    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING, precision=precision)
     areas = image_auc_pct(rows, **options("published", "auc_weights"))
     areas = areas.pivot(index="index", columns="direction", values="auc_pct")
     values |= {"erasing_pts": areas["negative"] - areas["positive"]}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import repeat
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,9 +25,11 @@ from relevit.attribution import (
 from relevit.attribution.beyond_intuition import express_all
 from relevit.base.device import Precision
 from relevit.data.batch import Batch
+from relevit.evaluate.looking import foreground_iou_pct
 from relevit.evaluate.perturbation import (
     AS_PUBLISHED,
     Erasing,
+    accuracy_curves,
     auc_table,
     judged,
     perturbation_rows,
@@ -35,10 +38,18 @@ from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import METRICS, segmentation_intervals, segmentation_rows
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol, options
+from reproduction.measures.causal import context_pct
+from reproduction.measures.paired import ORIGINAL
 
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
 Maps = dict[str, Float[Tensor, "images patches"]]
+
+IN_WORDS = {  # the numbers of both tests
+    **dict(zip(METRICS, ("pixel accuracy", "mIoU", "mAP", "mF1"), strict=True)),
+    "positive": "area, most relevant first",
+    "negative": "area, least relevant first",
+}
 
 # The rows of Beyond Intuition Table 4: perception, feedback.
 ABLATION = (
@@ -71,6 +82,11 @@ def shared_maps(
     asked = tuple(METHODS if methods is None else methods)
     rule = partial(explain_all, model, methods=asked, protocol=protocol)
     return explained_by(model, spec, images, rule, target, on_part)
+
+
+def chance_maps(images: int, patches: int) -> Float[Tensor, "images patches"]:
+    """Maps that know nothing: each image has a random order of its own, the same in every run."""
+    return torch.rand(images, patches, generator=torch.Generator().manual_seed(0))
 
 
 def outlining_maps(
@@ -206,6 +222,121 @@ def area_table(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataF
     rule = options(protocol, "auc_weights")
     tables = {name: auc_table(own, **rule) for name, own in rows.groupby("method", sort=False)}
     return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
+
+
+def maps_of_both(
+    model: nn.Module,
+    spec: ModelSpec,
+    outlined: Batch,
+    erased: Batch,
+    methods: Iterable[str],
+    *,
+    protocol: Protocol = "published",
+) -> tuple[Maps, Maps]:
+    """Maps of the images to outline and of those to erase, as `shared_maps`.
+
+    Where the latter are the first of the former, each is explained once.
+    """
+    how = {"methods": tuple(methods), "protocol": protocol}
+    found, count = shared_maps(model, spec, outlined.images, **how), len(erased)
+    if torch.equal(outlined.images[:count], erased.images):
+        return found, {name: maps[:count] for name, maps in found.items()}
+    return found, shared_maps(model, spec, erased.images, **how)
+
+
+class Tested(NamedTuple):
+    """What the tests of both papers say of one model's maps."""
+
+    maps: Float[Tensor, "images patches"]  # of the images to outline
+    images: pd.DataFrame  # a row an image to outline: iou_pct, and right (as `right_answers`)
+    answers: pd.DataFrame  # rows of `perturb`
+    areas: pd.DataFrame  # `area_table` of them
+
+
+def gae_tests(
+    model: nn.Module,
+    spec: ModelSpec,
+    outlined: Batch,
+    erased: Batch,
+    erasing: Erasing = AS_PUBLISHED,
+    *,
+    protocol: Protocol = "published",
+    precision: Precision | None = None,
+) -> Tested:
+    """GAE's maps for the predicted class: do they outline the object, does the model need them?"""
+    both = maps_of_both(model, spec, outlined, erased, ["gae"], protocol=protocol)
+    maps, to_erase = (each["gae"] for each in both)
+    grid = patch_grid(model, outlined.images)
+    heat = to_heatmap(maps, tuple(outlined.images.shape[-2:]), grid)
+    overlap = foreground_iou_pct(heat, outlined.masks).numpy()
+    images = pd.DataFrame({"iou_pct": overlap, "right": right_answers(model, spec, outlined)})
+    answers = perturb(model, spec, erased, {"gae": to_erase}, erasing, precision=precision)
+    return Tested(maps, images, answers, area_table(answers, protocol))
+
+
+def tables_of_runs(
+    tested: Mapping[str, Tested],
+    masks: Bool[Tensor, "images 1 height width"],
+    grid: tuple[int, int],
+    protocol: Protocol = "published",
+) -> dict[str, pd.DataFrame]:
+    """`gae_tests` of the original and of finetuned runs as the tables that a notebook writes.
+
+    `finetuned_segmentation` is a `segmentation_table`, `finetuned_perturbation` an `area_table`,
+    `finetuned_images` has iou_pct and right of each image; all with model_run.
+    """
+    maps = {run: each.maps for run, each in tested.items()}
+    outlines = segmentation_table(maps, masks, grid, protocol)
+    areas = [each.areas.assign(model_run=run) for run, each in tested.items()]
+    images = {run: each.images for run, each in tested.items()}
+    return {
+        "finetuned_segmentation": outlines.rename(columns={"method": "model_run"}),
+        "finetuned_perturbation": pd.concat(areas, ignore_index=True),
+        "finetuned_images": pd.concat(images, names=["model_run", "index"]).reset_index(),
+    }
+
+
+def finetuning_changes(
+    tables: Mapping[str, pd.DataFrame], worths: Mapping[str, Tensor] | None = None
+) -> pd.DataFrame:
+    """Of each test, in words: the original, the mean of the finetuned runs, and the change.
+
+    `tables` are those of `tables_of_runs`. `worths` of the original and of a run `with` the
+    relevance terms give a row more: what all parts but the animal have (`causal.context_pct`).
+    """
+    outlines, areas = tables["finetuned_segmentation"], tables["finetuned_perturbation"]
+    wide = pd.concat([
+        outlines.pivot(index="metric", columns="model_run", values="value_pct"),
+        areas.pivot(index="direction", columns="model_run", values="auc_pct"),
+    ]).loc[list(IN_WORDS)].rename(index=IN_WORDS)  # fmt: skip
+    table = pd.DataFrame({"before, %": wide.pop(ORIGINAL), "after, %": wide.mean(axis=1)})
+    if worths:
+        ends = [context_pct(worths[run]) for run in (ORIGINAL, "with")]
+        table.loc["worth of texture and things"] = ends
+    return table.assign(**{"change, points": table["after, %"] - table["before, %"]})
+
+
+def best_methods(table: pd.DataFrame, count: int = 3) -> pd.DataFrame:
+    """The methods with the highest mIoU, a row a model and a column a place."""
+    rows = table[table["metric"] == "miou_pct"].sort_values("value_pct", ascending=False)
+    rows = rows.assign(place=rows.groupby("model").cumcount() + 1)
+    rows["best"] = rows["method"] + rows["value_pct"].map(" {:.1f} %".format)
+    return rows[rows["place"] <= count].pivot(index="model", columns="place", values="best")
+
+
+def curves_of(answers: pd.DataFrame) -> pd.DataFrame:
+    """The `accuracy_curves` of each method of `perturb`, with its name."""
+    rows = answers.groupby("method", sort=False)
+    return pd.concat([accuracy_curves(part).assign(method=name) for name, part in rows])
+
+
+def area_tables(answers: pd.DataFrame, by: list[str], protocol: Protocol) -> pd.DataFrame:
+    """The `area_table` of each kind of answers, with the columns `by` that tell it."""
+    parts = [
+        area_table(rows, protocol).assign(**dict(zip(by, kind, strict=True)))
+        for kind, rows in answers.groupby(by, sort=False)
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ from reproduction.paper.published import (
     published_ablation,
     published_ablations,
     published_changes,
+    published_map_changes,
     published_perturbation,
     published_rows,
     published_segmentation,

@@ -73,6 +73,18 @@ _DINO_REFERENCES = {
 }
 
 
+def published_map_changes() -> pd.Series:
+    """What RobustViT's finetuning changed in both tests of its maps, in points, by test.
+
+    The mean over its models: Table 3, and the areas of supplement Table 12.
+    """
+    outlined = published_rows("main_T3").query("method == @OURS")
+    change = outlined["value_pct"] - outlined["reference_pct"]
+    areas = published_perturbation().query("table == 'supp_T12'")
+    areas = areas.groupby(["direction", "method"])["auc_pct"].mean().unstack()
+    return pd.concat([change.groupby(outlined["metric"]).mean(), areas[OURS] - areas[ORIGINAL]])
+
+
 def claims() -> pd.DataFrame:
     """Claims of the papers: id, paper, where, claim, condition, table_check.
 

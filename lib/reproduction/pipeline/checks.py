@@ -256,6 +256,48 @@ def area(answer: Callable) -> None:
     })  # fmt: skip
 
 
+def beyond_chance(answer: Callable) -> None:
+    """07: shares, a map's accuracies, and a list of accuracies for each random order -> points."""
+    shares, accuracy = [0.0, 10.0, 30.0, 60.0, 90.0], [95.0, 80.0, 50.0, 20.0, 5.0]
+    orders = [  # neither the first nor the last is the worst or the best
+        [95.0, 90.0, 75.0, 40.0, 12.0], [95.0, 92.0, 86.0, 55.0, 20.0],
+        [95.0, 86.0, 60.0, 31.0, 8.0], [95.0, 91.0, 79.0, 47.0, 9.0],
+    ]  # fmt: skip
+    weights = auc_weights(shares, **options("published", "auc_weights"))
+    own, each = float(weights @ accuracy), np.array(orders) @ weights
+    lead, right = np.mean(orders, axis=0) - accuracy, each.mean() - own
+    praise = "That is what the map knows: black patches alone would have done the rest."
+    _judge(answer, (shares, accuracy, orders), right, praise, {
+        "Your sign is turned: a good map lies below chance, and its lead is above 0.": -right,
+        "That is the area of the map alone: how far below that of chance is it?": own,
+        "That is the area of chance alone: how far below it is that of the map?": each.mean(),
+        "You took the first random order alone: it may be a lucky one, so take the mean of all.":
+            each[0] - own,
+        "You took the last random order alone: it may be a lucky one, so take the mean of all.":
+            each[-1] - own,
+        "You took the random order that does least harm: chance is the mean of all.":
+            each.max() - own,
+        "You took the random order that does most harm: chance is the mean of all.":
+            each.min() - own,
+        "You add the random orders up: their mean is asked for.": each.sum() - own,
+        "You keep a number for each random order: take their mean.": each - own,
+        "You keep a number for each share: an area is one number.": lead,
+        "You divide by the area of chance: points are a plain difference.":
+            100 * right / each.mean(),
+        "You divide the area of the map by that of chance: points are a plain difference.":
+            100 * own / each.mean(),
+        "You take the mean of the points: the shares are not evenly spaced, and an area knows how "
+        "wide each step is.": lead.mean(),
+        "You compare the last share alone: the area has all of them.": lead[-1],
+        "You left the last point out: where 100 % is erased, both count as 0.":
+            right - 10 * lead[-1] / 2 / 100,
+        "Your number is 100 times too small: accuracies are in percent, so it is in points.":
+            right / 100,
+        "Your number is 100 times too large: shares are in percent, and 100 of them are the whole "
+        "image.": 100 * right,
+    })  # fmt: skip
+
+
 def ia_score(answer: Callable) -> None:
     """08: attention, layers x heads x patches, and attribution, patches -> layers x heads."""
     attention, attribution = _maps()

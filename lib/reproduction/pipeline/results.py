@@ -48,7 +48,7 @@ def result_files(
         "added": added(tables),
         "looking": looking(tables),
         "methods": methods(tables),
-        "truth": tables["07_segmentation/causal"],
+        "truth": tables["07a_segmentation/causal"],
         "ablations": ablations(tables["05_ablations/ablations"]),
         "heads": tables["08_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),

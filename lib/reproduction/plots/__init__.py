@@ -13,17 +13,18 @@ from typing import Any
 
 _FILES = {
     "curves": (
-        "METHOD_TITLES confidence_paths error_curves gap_dots "
+        "METHOD_TITLES chance_curves confidence_paths error_curves gap_dots"
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
-        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid looks_row "
-        "map_tile mask_gallery parts_grid phrase_figure sample_grid"
+        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
+        "looks_row map_tile maps_grid mask_gallery parts_grid phrase_figure sample_grid"
     ),
     "intervals": (
-        "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid dose_response "
-        "halves_bars neighbour_dots paired_changes pointing_bars score_bars share_bars "
-        "word_bars zero_shot_bars"
+        "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid "
+        "cost_bars dose_response halves_bars neighbour_dots paired_changes "
+        "pointing_bars score_bars share_bars three_tests two_tests word_bars "
+        "zero_shot_bars"
     ),
     "lines": (
         "before_after depth_curves drift_curves entropy_boxes masking_curves "

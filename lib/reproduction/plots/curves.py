@@ -170,6 +170,27 @@ def perturbation_curves(
     return figure
 
 
+def chance_curves(curves: pd.DataFrame, title: str) -> Figure:
+    """Accuracy against the erased share, of a map in both orders and of an order by chance.
+
+    `curves` has the column `method`, CHANCE among it, and those of `accuracy_curves`. What the map
+    gains over chance is shaded. Of chance both orders say the same: their mean is drawn.
+    """
+    figure, (axis,) = panels(1, 7, 3)
+    by_chance = curves["method"] == CHANCE
+    chance = curves[by_chance].groupby("share_pct")["accuracy_pct"].mean()
+    for name, rows in curves[~by_chance].groupby("method", sort=False):
+        for (direction, order), (marker, line) in zip(ORDERS.items(), LOOKS, strict=False):
+            of = rows[rows["direction"] == direction].set_index("share_pct")["accuracy_pct"]
+            style = {"marker": marker, "linestyle": line, "label": f"{name}, {order}"}
+            axis.plot(of.index, of, color=method_colour(name), **style)
+            band(axis, of.index, of, chance, method_colour(name), 0.12)
+    axis.plot(chance.index, chance, color="black", linestyle="-.", label="an order by chance")
+    axis.set(title=title, xlabel="erased (%)", ylabel="top-1 (%)", ylim=(0, 102))
+    legend_beside(figure, axis)
+    return figure
+
+
 def rationale_curves_figure(table: pd.DataFrame, title: str) -> Figure:
     """F1 against the number of tokens with its 95 % interval: `method`, `rationale_table`."""
     by = "share_pct" if "share_pct" in table else "k"

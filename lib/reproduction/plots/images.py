@@ -214,6 +214,26 @@ def phrase_figure(
     return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
 
 
+def maps_grid(
+    batch: Batch,
+    maps: Mapping[str, Float[Tensor, "images patches"]],
+    grid: tuple[int, int],
+    titles: Sequence[str] | None = None,
+) -> Figure:
+    """The images of a batch, and below them the maps of each method, their objects outlined.
+
+    `grid` says how many rows and columns of patches there are. A method's maps with values below 0
+    are drawn in two colours, each over its own largest size, all others each over its own range.
+    One that is NaN, as some methods publish it, stays dark.
+    """
+    size, rows = tuple(batch.images.shape[-2:]), []
+    for name, values in maps.items():
+        found = values.detach().cpu().nan_to_num()
+        heat = to_heatmap(found, size, grid, normalise=not (found < 0).any())
+        rows.append((name.replace("|", " x\n"), heat))
+    return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
+
+
 def captioned_images(images: Images, captions: Sequence[str]) -> Figure:
     """Images under their captions, which are broken into lines."""
     return image_grid([("", images)], [[fill(text, 26) for text in captions]])

@@ -48,6 +48,11 @@ TITLES = {  # of numbers of methods
     "positive": "positive: AUC (%)\nlower is better",
     "negative": "negative: AUC (%)\nhigher is better",
 }
+TESTS = {
+    "rank_correlation": "worth of parts:\nrank correlation",
+    "miou_pct": "outline:\nmIoU (%)",
+    "erasing_pts": "erasing: least relevant first\nminus most (points)",
+}
 KINDS = {"with": "with relevance", "without": "without, same images and steps"}
 COLUMNS = 3  # of panels
 NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
@@ -394,6 +399,49 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
     colours = [method_colour(name) for name in dict.fromkeys(rows["method"])]
     style = {"panel": (column, shown), "across": True, "colours": colours, "title": title}
     return intervals(rows, "method", "value_pct", **style)
+
+
+def three_tests(table: pd.DataFrame, title: str) -> Figure:
+    """Each method, and each mark in brackets, in the three tests: a panel a test.
+
+    `table` is of `judge.compared`, whose order stays.
+    """
+    colours = [method_colour(name) for name in dict.fromkeys(table["method"])]
+    style = {"panel": ("score", TESTS), "across": True, "colours": colours, "title": title}
+    return intervals(table[table["score"].isin(list(TESTS))], "method", "value", **style)
+
+
+def two_tests(outlines: pd.DataFrame, areas: pd.DataFrame) -> Figure:
+    """Each method as a dot: how well it outlines, and how far apart its two areas are.
+
+    `outlines` is a `segmentation_table`, `areas` an `area_table`, of the same methods.
+    """
+    wide = areas.pivot(index="method", columns="direction", values="auc_pct")
+    x = outlines[outlines["metric"] == "miou_pct"].set_index("method")["value_pct"]
+    y = (wide["negative"] - wide["positive"]).reindex(x.index)
+    figure, (axis,) = panels(1, 7, 4.2)
+    axis.scatter(x, y, color=OURS)
+    for name in x.index:
+        axis.annotate(name, (x[name], y[name]), (4, 3), textcoords="offset points", fontsize=8)
+    axis.margins(x=0.28)  # room for the names
+    axis.set(xlabel=TITLES["miou_pct"], ylabel="negative minus positive area (points)")
+    axis.set_title(f"Spearman's correlation of the two orders: {x.corr(y, 'spearman'):.2f}")
+    return figure
+
+
+def cost_bars(milliseconds: Mapping[str, float], title: str) -> Figure:
+    """What a map costs, a bar a method, on a scale of powers of ten."""
+    figure, (axis,) = panels(1, 6.5, 3)
+    colours = [method_colour(name) for name in milliseconds]
+    bars = axis.barh(list(milliseconds), list(milliseconds.values()), color=colours)
+    axis.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=8)
+    axis.invert_yaxis()
+    axis.set(xscale="log", xlabel="milliseconds an image", title=title)
+    values = milliseconds.values()
+    axis.set_xlim(min(1, *values), 2 * max(values))  # room for the numbers
+    axis.xaxis.set_major_formatter("{x:,.0f}")
+    axis.grid(visible=False, axis="y")
+    return figure
 
 
 def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:

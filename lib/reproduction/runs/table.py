@@ -279,6 +279,7 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "04a_cures": _baselines,
     "05_ablations": _ablations,
     "07_segmentation": _segmentation,
+    "07a_segmentation": lambda cfg: _own(cfg, cfg.seeds),
     "06_attribution": lambda cfg: _own(cfg, [cfg.seed]),
     "08_iav": lambda cfg: _own(cfg, cfg.seeds),
     "99_report": lambda cfg: _own(cfg, cfg.seeds),
@@ -324,6 +325,19 @@ def weights(cfg: Any) -> dict[str, Path]:
 
     Raises: as `runs.read` and `results_of`.
     """
-    own = of(cfg).query("part == @OWN and relevance")["run"]
+    own = _run_of(cfg, "relevance")
     found = {ORIGINAL: runs.origin_weights(cfg)}
     return found | {f"seed{row.params.seed}": runs.weights_of(row) for row in own}
+
+
+def twin_weights(cfg: Any) -> dict[str, Path]:
+    """The weights of the preset's first own run, `with` the relevance terms, and of its twin.
+
+    Raises: as `runs.read`.
+    """
+    first = {"with": _run_of(cfg, "relevance"), "without": _run_of(cfg, "not relevance")}
+    return {name: runs.weights_of(rows.iloc[0]) for name, rows in first.items()}
+
+
+def _run_of(cfg: Any, which: str) -> pd.Series:
+    return of(cfg).query(f"part == @OWN and {which}")["run"]

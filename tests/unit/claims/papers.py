@@ -30,7 +30,7 @@ RUNS, ABLATIONS, SPLIT = (
     "03a_robustness/split_accuracies",
 )
 CHANGES = "03_robustness/changes"
-OUTLINES, AREAS = "07_segmentation/methods_segmentation", "07_segmentation/methods_perturbation"
+OUTLINES, AREAS = "07a_segmentation/methods_segmentation", "07a_segmentation/methods_perturbation"
 TUNED = "07_segmentation/finetuned_"
 SEVEN = ("ViT-B", "ViT-L", "AR-S", "AR-B", "AR-L", "DeiT-S", "DeiT-B")
 FIVE = ("ViT-B", "AR-S", "AR-B", "DeiT-S", "DeiT-B")  # on which the baselines were run
@@ -171,7 +171,7 @@ def methods(**models):
         rows = rows[rows["model"].isin(theirs)].replace({"model": theirs})
         tables.append(rows.assign(low_pct=rows[value], high_pct=rows[value]))
     found = dict(zip((OUTLINES, AREAS), tables, strict=True))
-    return found | {"07_segmentation/leads": leads(found[AREAS])} if len(tables[1]) else found
+    return found | {"07a_segmentation/leads": leads(found[AREAS])} if len(tables[1]) else found
 
 
 def faithful():

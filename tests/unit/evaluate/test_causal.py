@@ -14,14 +14,18 @@ from habitats.homes import habitats
 from relevit.models.spec import ModelSpec
 from reproduction.measures.causal import (
     PAIRS,
+    causal_of_maps,
     causal_scores,
     causal_table,
+    context_pct,
     draw_scenes,
     outside_pct,
     pair_gaps,
     part_masses,
     part_worths,
+    telling_scene,
     worth_maps,
+    worths_table,
 )
 
 CLEAR = habitats(0.9, 1.0)  # no animal is see-through
@@ -73,6 +77,25 @@ def test_worths_are_falls_of_the_answered_logit_and_of_nothing_for_hidden_parts(
     gaps = pair_gaps(Brightness(), SPEC, scenes).abs()
     things, ground = (PAIRS.index(pair) for pair in (PARTS[1:3], (PARTS[0], PARTS[3])))
     assert gaps[:, things].nanmedian() < 0.1 < gaps[:, ground].nanmedian()
+
+
+def test_context_has_all_worth_but_the_animals_and_a_scene_tells_by_its_thing():
+    worths = torch.tensor([[3.0, math.nan, 1.0, 0.0], [3.0, -1.0, math.nan, 2.0]])
+    assert context_pct(worths) == pytest.approx(100 * (1 - 3 / (3 - 1 + 1 + 1)))
+    assert context_pct(torch.tensor([[1.0, math.nan, math.nan, 1.0]])) == 50, "no things there"
+    assert telling_scene(worths) == (0, "thing 2")
+    assert telling_scene(worths.flip(0)) == (1, "thing 2")
+    table = worths_table({"original": worths, "with": worths}, "a")
+    assert table["model_run"].tolist() == ["original"] * 2 + ["with"] * 2
+    assert table[[*PARTS]].iloc[2].to_list()[2] == 1 and table["dataset"].eq("a").all()
+
+
+def test_maps_stand_beside_those_that_explain_nothing(scenes):
+    worths = part_worths(Brightness(), SPEC, scenes)
+    table = causal_of_maps({"flat": torch.ones(40, 64)}, worths, scenes, (8, 8))
+    rows = table[table["score"] == "rank_correlation"].set_index("method")["value"]
+    assert list(rows.index) == ["flat", "(truth by patch)", "(flat)", "(animal)"]
+    assert rows["flat"] == rows["(flat)"] < rows["(truth by patch)"]
 
 
 def test_a_map_of_the_true_worths_scores_1_and_a_shuffled_one_0(scenes):

@@ -15,7 +15,15 @@ from habitats.homes import habitats
 from relevit.attribution import METHODS
 from reproduction.measures import judged
 from reproduction.measures.causal import worth_overlap_pct
-from reproduction.measures.judge import MARKS, maps_of, marks, open_tasks, scene_names, scores
+from reproduction.measures.judge import (
+    MARKS,
+    compared,
+    maps_of,
+    marks,
+    open_tasks,
+    scene_names,
+    scores,
+)
 from reproduction.measures.judged import as_json, judge, read_maps, read_method, read_records
 from reproduction.pipeline.cli import main
 
@@ -71,6 +79,15 @@ def test_true_worths_win_and_flat_and_random_maps_lose(task):
     assert all(
         low <= value <= high for each in found.values() for value, low, high in each.values()
     )
+
+
+def test_many_maps_stand_in_the_order_of_what_they_know_of_the_worth(task):
+    known = marks(task)
+    table = compared(task, {name: known[name] for name in ("random", "truth")})
+    assert list(dict.fromkeys(table["method"])) == ["truth", "random"]
+    found = table.set_index(["method", "score"])["value"]
+    own = {score: ends[0] for score, ends in scores(task, known["random"]).items()}
+    assert found["random"].to_dict() == own and found["truth", "rank_correlation"] == 1
 
 
 def test_half_of_the_scenes_are_of_another_set_and_erasing_has_its_sign(task):

@@ -17,11 +17,19 @@ from reproduction.measures.methods import (
     ablation_maps,
     ablation_table,
     area_table,
+    area_tables,
+    best_methods,
+    chance_maps,
+    curves_of,
+    finetuning_changes,
+    gae_tests,
+    maps_of_both,
     outlining_maps,
     perturb,
     perturb_by_label,
     segmentation_table,
     shared_maps,
+    tables_of_runs,
 )
 
 HALF = Erasing(shares_pct=(50,))
@@ -95,3 +103,71 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     pd.testing.assert_frame_equal(found, long_way, rtol=1e-4)
     assert not found["logit"].equals(rows.sort_values(keys)["logit"].reset_index(drop=True))
     assert area_table(found)["method"].unique().tolist() == names
+
+
+def test_chance_is_the_same_in_every_run_and_leaves_the_global_seed_alone():
+    state = torch.get_rng_state()
+    first = chance_maps(3, 16)
+    assert torch.equal(first, chance_maps(3, 16)) and torch.equal(state, torch.get_rng_state())
+    orders = first.argsort(dim=1)
+    assert not torch.equal(orders[0], orders[1]), "each image has its own"
+    assert abs(float(torch.corrcoef(chance_maps(1000, 2).T)[0, 1])) < 0.1
+
+
+def test_images_to_erase_that_are_the_first_to_outline_are_explained_once(
+    micro, pictures, monkeypatch
+):
+    asked, other = [], pictures.select([4, 3])
+    explain = comparison.shared_maps
+
+    def counted(model, spec, images, *rest, **options):
+        asked.append(len(images))
+        return explain(model, spec, images, *rest, **options)
+
+    monkeypatch.setattr(comparison, "shared_maps", counted)
+    outlined, erased = maps_of_both(micro, SPEC, pictures, pictures.select([0, 1]), ["gae"])
+    assert asked == [5] and torch.equal(erased["gae"], outlined["gae"][:2])
+    outlined, erased = maps_of_both(micro, SPEC, pictures, other, ["gae"])
+    assert asked[1:] == [5, 2]
+    torch.testing.assert_close(erased["gae"], outlined["gae"][[4, 3]], rtol=1e-4, atol=1e-7)
+
+
+def test_both_tests_of_runs_become_tables_and_one_change_in_words(micro, build_vit, pictures):
+    models = {"original": micro, "seed0": build_vit(seed=1).float(), "seed1": micro}
+    tested = {
+        run: gae_tests(model, SPEC, pictures, pictures.select([0, 1]), HALF)
+        for run, model in models.items()
+    }
+    tables = tables_of_runs(tested, pictures.masks, (4, 4))
+    assert list(tables["finetuned_images"]) == ["model_run", "index", "iou_pct", "right"]
+    assert len(tables["finetuned_images"]) == 3 * 5
+    assert set(tables["finetuned_perturbation"]["model_run"]) == set(models)
+    worths = {"original": torch.tensor([[3.0, 0, 0, 1]]), "with": torch.tensor([[4.0, 0, 0, 0]])}
+    found = finetuning_changes(tables, worths)
+    assert found.loc["worth of texture and things"].tolist() == [25, 0, -25]
+    values = tables["finetuned_segmentation"].pivot(
+        index="model_run", columns="metric", values="value_pct"
+    )["miou_pct"]
+    after = (values["seed0"] + values["seed1"]) / 2
+    expected = [values["original"], after, after - values["original"]]
+    assert found.loc["mIoU"].tolist() == pytest.approx(expected)
+    assert len(found) == 7 and len(finetuning_changes(tables)) == 6
+
+
+def test_kinds_of_answers_have_areas_and_curves_of_their_own(micro, pictures):
+    maps = {"gae": chance_maps(5, 16), "random": chance_maps(5, 16)}
+    rows = perturb(micro, SPEC, pictures, maps, HALF)
+    both = pd.concat([rows.assign(model="b", target="x"), rows.assign(model="a", target="x")])
+    areas = area_tables(both, ["model", "target"], "published")
+    assert areas["model"].tolist() == ["b"] * 4 + ["a"] * 4
+    assert areas["auc_pct"][:4].tolist() == area_table(rows)["auc_pct"].tolist()
+    assert curves_of(rows)["method"].tolist() == ["gae"] * 4 + ["random"] * 4
+
+
+def test_the_best_by_overlap_are_named_with_it():
+    rows = [
+        ("m", name, "miou_pct", value) for name, value in zip("abc", (1.0, 3.0, 2.0), strict=True)
+    ]
+    rows.append(("m", "a", "map_pct", 9.0))
+    table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
+    assert best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]

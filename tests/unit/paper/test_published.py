@@ -83,6 +83,13 @@ def test_tests_of_maps_are_in_our_names():
     assert value["ViT-MAE", "transformer_attribution", "negative", "label"] == 57.31
 
 
+def test_changes_of_maps_are_means_over_the_models():
+    found = paper.published_map_changes()
+    rows = paper.published_rows("main_T3").query("method == 'ours' and metric == 'miou_pct'")
+    assert found["miou_pct"] == pytest.approx((rows["value_pct"] - rows["reference_pct"]).mean())
+    assert found["positive"] < 0 < found["negative"] and len(found) == 5
+
+
 def test_ablation_of_beyond_intuition_repeats_the_tables_of_both_tests():
     ablation = paper.published_ablation().set_index(["perception", "feedback"])
     assert len(ablation) == 7 and not ablation.isna().any(axis=None)

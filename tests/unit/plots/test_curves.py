@@ -85,6 +85,13 @@ def test_each_family_has_its_panels_and_the_others_are_faint():
     assert figure.axes[-1].get_xlabel() == "erased tokens (%)"
 
 
+def test_chance_is_one_line_and_the_distance_to_it_is_shaded():
+    axis = pictures.chance_curves(erased("gae", "random"), "t").axes[0]
+    names = ["gae, most relevant first", "gae, least relevant first", "an order by chance"]
+    assert [line.get_label() for line in axis.lines] == names
+    assert axis.lines[-1].get_ydata().tolist() == [95, 70, 45] and len(axis.collections) == 2
+
+
 @pytest.mark.parametrize(("by", "label"), [("k", "(k)"), ("share_pct", "(%)")])
 def test_rationales_have_their_interval(by, label):
     table = pd.DataFrame(

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from reproduction.measures.paired import GROUPS, ORIGINAL
 from reproduction.plots import intervals as pictures
-from reproduction.plots.style import CONTROL, GAIN, LOSS, OURS, alternative_text
+from reproduction.plots.style import CONTROL, FAINT, GAIN, LOSS, METHODS, OURS, alternative_text
 
 
 def heights(axis):
@@ -182,6 +182,38 @@ def test_each_picture_reads_its_table(rows, draw, expected):
     middles, reach, names = drawn(draw(rows).axes[0])
     assert middles == pytest.approx(expected[0], nan_ok=True)
     assert np.array(reach[0]) == pytest.approx(expected[1][0]) and names == expected[2]
+
+
+def test_three_tests_have_a_panel_each_and_marks_are_grey():
+    rows = [
+        (name, score, 0.5, 0.4, 0.6)
+        for name in ("gae", "(random)")
+        for score in ("rank_correlation", "miou_pct", "erasing_pts", "truth_pct")
+    ]
+    figure = pictures.three_tests(table("method score value low high", *rows), "t")
+    assert len(figure.axes) == 3 and drawn(figure.axes[0])[2] == ["gae", "(random)"]
+    colours = [to_hex(bar.get_facecolor()) for bar in figure.axes[1].patches]
+    assert colours == [METHODS["gae"], FAINT]
+
+
+def test_two_tests_make_a_dot_a_method():
+    outlines = table(
+        "method metric value_pct",
+        *((n, "miou_pct", v) for n, v in zip("abc", (1, 2, 3), strict=True)),
+    )
+    areas = [(n, d, v * (d == "negative")) for n, v in zip("cab", (9, 4, 5), strict=True)
+             for d in ("negative", "positive")]  # fmt: skip
+    axis = pictures.two_tests(outlines, table("method direction auc_pct", *areas)).axes[0]
+    assert axis.collections[0].get_offsets().tolist() == [[1, 4], [2, 5], [3, 9]]
+    assert axis.get_title().endswith("1.00") and [text.get_text() for text in axis.texts] == [
+        *"abc"
+    ]
+
+
+def test_costs_are_bars_with_their_numbers():
+    axis = pictures.cost_bars({"gae": 2.4, "lrp": 1200.0}, "t").axes[0]
+    assert [text.get_text() for text in axis.texts] == ["2", "1,200"]
+    assert axis.get_xscale() == "log"
 
 
 def test_scores_stand_in_the_order_of_what_is_better():
