@@ -22,10 +22,12 @@ from reproduction.measures.methods import (
     area_table,
     leads,
     outlining_maps,
+    pair_maps,
     perturb,
     perturb_by_label,
     right_answers,
     segmentation_table,
     shared_maps,
+    single_differences,
 )
 from reproduction.measures.sets import answer_sets, load_classifier, skipped_images

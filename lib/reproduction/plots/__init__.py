@@ -16,7 +16,7 @@ _FILES = {
     ),
     "images": (
         "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "map_tile phrase_figure sample_grid"
+        "map_tile maps_grid phrase_figure sample_grid subset_grid"
     ),
     "intervals": (
         "accuracy_bars added_bars average_bars causal_dots class_grid dose_response "
