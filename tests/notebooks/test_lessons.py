@@ -53,10 +53,8 @@ LESSONS = {
         ),
     ),
     "06_attribution": Lesson(
-        "maps that know the class; a few pixels make a model sure of a wrong label",
-        lambda rollout, gae, token, share, kept: (
-            rollout == 50 < min(gae, token) and share > 30 and kept < 50
-        ),
+        "some maps know the class and some cannot",
+        lambda rollout, gae, token: rollout == 50 < min(gae, token),
     ),
     "07_segmentation": Lesson(
         "the maps outline the object, and the model needs what GAE shows",
@@ -70,7 +68,7 @@ LESSONS = {
     ),
     "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
-        lambda full, without, *others: full > 0 > without and others[-1] < 0,
+        lambda full, without, _, val: full > 0 > max(without, val),
     ),
     "09_text": Lesson(
         "words that decide, and maps that follow a phrase",
@@ -91,8 +89,9 @@ def said(name: str) -> str:
 
 
 def test_every_notebook_has_a_lesson():
-    """The report has all of them."""
-    assert sorted([*LESSONS, "99_report"]) == sorted(NOTEBOOKS)
+    """The report has all of them; an appendix, such as 03a_robustness, needs none."""
+    taught = [name for name in NOTEBOOKS if name[2] != "a"]
+    assert sorted([*LESSONS, "99_report"]) == sorted(taught)
 
 
 @pytest.mark.parametrize("name", LESSONS)

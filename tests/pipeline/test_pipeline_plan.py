@@ -58,8 +58,12 @@ def made(project, monkeypatch) -> Path:
         ("99_report", {"device": "cpu"}, END),
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
-        # 04_cures reads a run that is made in the same job as new ones.
-        ("05_ablations", {"variant_seeds": [1]}, END | {"05_ablations", "runs", "04_cures"}),
+        # Others read a run that is made in the same job as new ones.
+        (
+            "05_ablations",
+            {"variant_seeds": [1]},
+            END | {"05_ablations", "05a_ablations", "runs", "04_cures"},
+        ),
         ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04_cures"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],

@@ -11,7 +11,11 @@ from pydantic import Field
 
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import HABITATS
-from reproduction.config.attribution import AttributionParams, SegmentationParams
+from reproduction.config.attribution import (
+    AttributionParams,
+    MoreAttributionParams,
+    SegmentationParams,
+)
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
 from reproduction.config.iav import IavParams
 from reproduction.config.pipeline import PipelineParams
@@ -20,6 +24,7 @@ from reproduction.config.robustvit import (
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
+    MapsParams,
     MasksParams,
     RobustnessParams,
     StartParams,
@@ -51,6 +56,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         AblationsParams,
         TextParams,
         OwnParams,
+        MapsParams,
+        MoreAttributionParams,
         ReportParams,
     )
 }
@@ -69,6 +76,8 @@ READS: dict[str, list[str]] = {
     "05_ablations": ["00_start"],
     "09_text": [],
     "10_your_own": [],
+    "05a_ablations": ["00_start"],
+    "06a_attribution": ["00_start"],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
 
