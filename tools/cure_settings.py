@@ -1,6 +1,6 @@
 """Which rate and weight each cure gets: by validation images of the animals alone.
 
-`python tools/cure_settings.py` runs every arm of 04_cures and map of 05_ablations in
+`python tools/cure_settings.py` runs every arm of 04_cures and map of 05a_ablations in
 params/study.yaml (or those that are named) on the workshop's
 original (finish `00_start` of it first), seed 0, at each rate and weight below, and prints all of
 them. Of those that harm neither accuracy nor the class loss (`learning_rate.judge`), the highest
@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduction.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams, MapsParams
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
 from reproduction.stages import preset_file, read_stage
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--arms", nargs="+", help="these alone")
     options, study = parser.parse_args(), preset_file("study")
-    arms = CuresParams.from_preset(study).arms | AblationsParams.from_preset(study).maps
+    arms = CuresParams.from_preset(study).arms | MapsParams.from_preset(study).maps
     limit_pts = FinetuneNotebookParams.from_preset(study).limit_pts
     rows = asked({name: arms[name] for name in options.arms or arms})
     with ProcessPoolExecutor(options.jobs) as pool:

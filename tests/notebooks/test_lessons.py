@@ -53,10 +53,8 @@ LESSONS = {
         ),
     ),
     "06_attribution": Lesson(
-        "maps that know the class; a few pixels make a model sure of a wrong label",
-        lambda rollout, gae, token, share, kept: (
-            rollout == 50 < min(gae, token) and share > 30 and kept < 50
-        ),
+        "some maps know the class and some cannot",
+        lambda rollout, gae, token: rollout == 50 < min(gae, token),
     ),
     "07_segmentation": Lesson(
         "maps outline, and the model needs what they show, beyond chance; a mask tells worth worse",
@@ -73,7 +71,7 @@ LESSONS = {
     ),
     "05_ablations": Lesson(
         "the background term makes the gain, and rates beyond the rule cost",
-        lambda full, without, *others: full > 0 > without and others[-1] < 0,
+        lambda full, without, _, val: full > 0 > max(without, val),
     ),
     "09_text": Lesson(
         "words that decide, and maps that follow a phrase",

@@ -59,8 +59,12 @@ def made(project, monkeypatch) -> Path:
         ("99_report", {"device": "cpu"}, END),
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
-        # 04_cures reads a run that is made in the same job as new ones, 04a_cures what it writes.
-        ("05_ablations", {"variant_seeds": [1]}, END | CURES | {"05_ablations", "runs"}),
+        # Others read a run that is made in the same job as new ones, 04a_cures what 04_cures writes.
+        (
+            "05_ablations",
+            {"variant_seeds": [1]},
+            END | CURES | {"05_ablations", "05a_ablations", "runs"},
+        ),
         ("01_masks", {"tau": 0.3}, END | CURES | {"01_masks", "runs"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],

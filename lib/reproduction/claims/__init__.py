@@ -9,11 +9,13 @@ beside the paper's.
 from reproduction.claims.compared import (
     compared,
     dino_changes,
+    halves_beside,
     map_changes,
     run_changes,
     seed_changes,
     split_changes,
     variant_changes,
+    variants_beside,
 )
 from reproduction.claims.criteria import criteria
 from reproduction.claims.evaluator import judge

@@ -17,9 +17,18 @@ from reproduction.paper.published import (
     METRICS,
     ORIGINAL,
     OURS,
+    SHIFTED_AVERAGE,
     paper_variants,
+    published_ablation,
+    published_ablations,
     published_name,
 )
+
+SCORES = {
+    "miou_pct": "mIoU, higher is better",
+    "positive_auc_pct": "positive, lower is better",
+    "negative_auc_pct": "negative, higher is better",
+}
 
 
 def run_changes(accuracies: pd.DataFrame) -> pd.DataFrame:
@@ -114,6 +123,33 @@ def compared(published: pd.DataFrame, ours: pd.DataFrame, metric: str = "") -> p
     both = both.assign(difference=both["ours"] - both["paper"])
     told = [name for name in (*KIND, "metric") if both[name].nunique() > 1 or name == "model"]
     return both.set_index([*told, "dataset"])[["paper", "ours", "difference", "seeds"]]
+
+
+def variants_beside(changes: pd.DataFrame) -> pd.DataFrame:
+    """RobustViT T4 and supplement T8, mean over ViT-B and DeiT-B, beside ours: change of top-1.
+
+    `changes` is of `accuracies.changes` by variant. Index: variants that both have, as the paper
+    calls them; columns: paper and ours on `val` and on the average of the shifted sets, in points.
+    """
+    sets = {"val": "val", SHIFTED_AVERAGE: "shifted sets"}
+    sides = {"paper": published_ablations(), "ours": changes.rename(paper_variants(changes.index))}
+    sides = {name: table[list(sets)].rename(columns=sets) for name, table in sides.items()}
+    both = pd.concat(sides, axis=1, join="inner").swaplevel(axis=1)
+    return both[list(sets.values())].rename_axis("variant")
+
+
+def halves_beside(ablation: pd.DataFrame) -> pd.DataFrame:
+    """Beyond Intuition T4 beside ours, of ViT-B on ImageNet: the five rows that it compares.
+
+    `ablation` is of `measures.ablation_table`. Index: perception and feedback; columns: paper and
+    ours of each of three scores in percent.
+    """
+    keys = ["perception", "feedback"]
+    sides = {"paper": published_ablation(), "ours": ablation}
+    sides = {name: table.set_index(keys)[list(SCORES)] for name, table in sides.items()}
+    both = pd.concat(sides, axis=1).drop([("none", "integrated_gradient"), ("head_wise", "none")])
+    both = both.swaplevel(axis=1)[list(SCORES)].rename(columns=SCORES, level=0)
+    return both.rename(index=lambda name: name.replace("_", " "))
 
 
 def row_name(method: str, protocol: str) -> str:

@@ -13,6 +13,7 @@ from relevit.choices.own import OwnChoices
 from relevit.choices.words import HABITATS
 from reproduction.config.attribution import (
     AttributionParams,
+    MoreAttributionParams,
     SegmentationAppendixParams,
     SegmentationParams,
 )
@@ -25,6 +26,7 @@ from reproduction.config.robustvit import (
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
+    MapsParams,
     MasksParams,
     RobustnessAppendixParams,
     RobustnessParams,
@@ -60,6 +62,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         RobustnessAppendixParams,
         BaselinesParams,
         SegmentationAppendixParams,
+        MapsParams,
+        MoreAttributionParams,
         ReportParams,
     )
 }
@@ -81,6 +85,8 @@ READS: dict[str, list[str]] = {
     "10_your_own": [],
     "03a_robustness": ["00_start"],
     "07a_segmentation": ["00_start", "07_segmentation"],
+    "05a_ablations": ["00_start"],
+    "06a_attribution": ["00_start"],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]
 

@@ -12,13 +12,26 @@ from reproduction.config.base import Params, Seed, Seeds
 
 
 class AttributionParams(Params):
-    """06_attribution: the methods as code, and what they are made of; sufficient input subsets."""
+    """06_attribution: which methods follow the class, and three of them as code."""
 
     notebook: ClassVar[str] = "06_attribution"
 
-    method_model: AnyModelName = Field("tiny", description="model of the tables")
-    images: Count = Field(12, ge=2, description="images of the ablation")
+    method_model: AnyModelName = Field("tiny", description="model that is explained")
     pairs: Count = Field(10, ge=10, description="images with two objects")
+    protocol: Protocol = Field(
+        "published", description="of the methods: as the code, or as the text"
+    )
+    shown: int = Field(4, ge=2, le=10, description="images in a gallery row")
+    seed: Seed = Field(0, description="draws the images")
+
+
+class MoreAttributionParams(Params):
+    """06a_attribution: single differences, perception times feedback, sufficient input subsets."""
+
+    notebook: ClassVar[str] = "06a_attribution"
+
+    method_model: AnyModelName = Field("tiny", description="model of all sections but the last")
+    images: Count = Field(12, ge=2, description="images of the ablation")
     protocol: Protocol = Field(
         "published", description="of the methods: as the code, or as the text"
     )

@@ -306,7 +306,7 @@ class BaselinesParams(Params):
 
 
 class AblationsParams(Params):
-    """05_ablations: what each part of the method does, and how much data it needs."""
+    """05_ablations: what each loss does, and how much data and what rate the method needs."""
 
     notebook: ClassVar[str] = "05_ablations"
 
@@ -316,7 +316,7 @@ class AblationsParams(Params):
     )
     base_images: Count = Field(3, ge=1, description="images a class, but in the runs that vary it")
     base_settings: dict[str, Any] = Field(
-        {}, description="parameters of 02_finetune that are others than there in all but `maps`"
+        {}, description="parameters of 02_finetune that are others than there in all runs"
     )
     images_per_class: list[Positive] = Field([1], description="axis: images a class (Fig. 7)")
     classes: list[Annotated[int, Field(ge=2, le=913, multiple_of=2)]] = Field(
@@ -326,6 +326,17 @@ class AblationsParams(Params):
         [10.0], description="learning rates, as multiples of that of the others"
     )
     variant_seeds: Seeds = Field([0], description="runs of each variant")
+    images_per_set: Count = Field(60, ge=40, description="test images of each set")
+
+
+class MapsParams(Params):
+    """05a_ablations: which map to train on, and on how many blocks."""
+
+    notebook: ClassVar[str] = "05a_ablations"
+
+    compared_model: AnyModelName = Field("tiny", description="model of the runs")
+    base_images: Count = Field(3, ge=1, description="images a class")
+    map_seeds: Seeds = Field([0], description="runs of each map")
     images_per_set: Count = Field(60, ge=40, description="test images of each set")
     maps: Arms = Field(
         {

@@ -42,11 +42,13 @@ from reproduction.measures.methods import (
     leads,
     maps_of_both,
     outlining_maps,
+    pair_maps,
     perturb,
     perturb_by_label,
     right_answers,
     segmentation_table,
     shared_maps,
+    single_differences,
     tables_of_runs,
 )
 from reproduction.measures.sets import answer_sets, draw_picked, load_classifier, skipped_images

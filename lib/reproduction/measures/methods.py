@@ -89,6 +89,47 @@ def chance_maps(images: int, patches: int) -> Float[Tensor, "images patches"]:
     return torch.rand(images, patches, generator=torch.Generator().manual_seed(0))
 
 
+def pair_maps(
+    model: nn.Module,
+    spec: ModelSpec,
+    pairs: Batch,
+    methods: Iterable[str],
+    protocol: Protocol = "published",
+) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
+    """The maps of each method for the first and for the second class of each image of pairs.
+
+    Raises: as `shared_maps`.
+    """
+    sides = [
+        shared_maps(model, spec, pairs.images, methods, target=asked, protocol=protocol)
+        for asked in pairs.labels.T
+    ]
+    return {name: torch.stack([side[name] for side in sides], dim=1) for name in sides[0]}
+
+
+def single_differences(
+    model: nn.Module, pixels: Float[Tensor, "images 3 height width"], methods: Iterable[str]
+) -> pd.DataFrame:
+    """What each difference between a paper's text and its code alone does to a method's map.
+
+    A map as described, but for one option as published, against the map as described: Spearman's
+    correlation of the patches, mean over the images, the lowest first. At 1 nothing changes.
+    Columns: method, option, as published, same order.
+    """
+    moved = []
+    for name in methods:
+        rule, shared = METHODS[name], ("path",) if name in VARIANTS else ()
+        described = pd.DataFrame(rule(model, pixels, protocol="described").cpu())
+        for part in (name, *shared):
+            for option, value in method_options(model, part, "published").items():
+                made = rule(model, pixels, protocol="described", **{option: value}).cpu()
+                order = described.corrwith(pd.DataFrame(made), axis=1, method="spearman")
+                moved.append((name, option, str(value), order.mean()))
+    columns = ["method", "option", "as published", "same order"]
+    found = pd.DataFrame(moved, columns=columns).sort_values("same order", kind="stable")
+    return found.reset_index(drop=True)
+
+
 def outlining_maps(
     model: nn.Module,
     spec: ModelSpec,

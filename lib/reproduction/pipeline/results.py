@@ -52,7 +52,7 @@ def result_files(
         "ablations": ablations(tables["05_ablations/ablations"]),
         "heads": tables["08_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
-        "maps": with_study(tables["05_ablations/maps"], "maps", preset),
+        "maps": with_study(tables["05a_ablations/maps"], "maps", preset),
         "claims": tables["99_report/claims"],
         "times": times(pd.read_csv(stored / "times.csv"), {**others, preset: executed}),
     }

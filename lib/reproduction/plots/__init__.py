@@ -13,12 +13,13 @@ from typing import Any
 
 _FILES = {
     "curves": (
-        "METHOD_TITLES chance_curves confidence_paths error_curves gap_dots"
+        "METHOD_TITLES chance_curves confidence_paths error_curves gap_dots "
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
         "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "looks_row map_tile maps_grid mask_gallery parts_grid phrase_figure sample_grid"
+        "looks_row map_tile maps_grid mask_gallery parts_grid phrase_figure sample_grid "
+        "subset_grid "
     ),
     "intervals": (
         "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid "

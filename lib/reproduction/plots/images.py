@@ -28,6 +28,7 @@ from relevit.data.batch import Batch
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
+from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks, quality_rows
 from relevit.models.spec import Mask
 from reproduction.plots.style import (
@@ -201,17 +202,44 @@ def phrase_figure(
     phrases: Sequence[str],
     grid: tuple[int, int],
 ) -> Figure:
-    """Both phrases of each image side by side, one row of heatmaps for each method (Fig. 7).
+    """Each image twice, for its first and its second class, one row of heatmaps for each method.
 
-    `phrases` has one for each class, `grid` says how many rows and columns of patches there are.
-    Each heatmap is stretched over its own range.
+    Source: Beyond Intuition Figs. 7 and 9. `phrases` has what is asked for each class, `grid` says
+    how many rows and columns of patches there are. The object that is asked for is outlined. Each
+    heatmap is stretched over its own range.
     """
     size = tuple(pairs.images.shape[-2:])
     rows = [
         (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
     ]
     titles = [fill(phrases[label], 26) for label in pairs.labels.flatten().tolist()]
-    return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles)
+    own = pairs.masks.flatten(0, 1)[:, None]
+    return heatmap_grid(pairs.images.repeat_interleave(2, dim=0), rows, titles, masks=own)
+
+
+def subset_grid(
+    whole: Float[Tensor, "count 3 height width"],
+    answers: Sequence[str],
+    alone: Float[Tensor, "pairs 3 height width"],
+    labels: Sequence[str],
+    subsets: Subsets,
+) -> Figure:
+    """Each image under the model's answer, and beside it what is left for labels (Fig. 5).
+
+    `alone` has what is left of each image for each label, `labels` names these; of an image the
+    first four are shown, as many as stand beside it. Blue: a sufficient subset; orange italics:
+    none was found, and this is the surest on the way.
+    """
+    each = len(alone) // len(whole)
+    shares = zip(labels, subsets.confidence_pct, subsets.kept_pct, strict=True)
+    said = [f"{name} {sure:.1f} %\n{kept:.0f} % of the pixels" for name, sure, kept in shares]
+    inks = [GAIN if found else LOSS for found in subsets.found]
+    parts = [slice(each * i, each * i + min(COLUMNS - 1, each)) for i in range(len(whole))]
+    return image_grid(
+        [("", torch.cat([whole[i : i + 1], alone[part]])) for i, part in enumerate(parts)],
+        [[answers[i], *said[part]] for i, part in enumerate(parts)],
+        colours=[["black", *inks[part]] for part in parts],
+    )
 
 
 def maps_grid(

@@ -373,11 +373,17 @@ def zero_shot_bars(table: pd.DataFrame, title: str) -> Figure:
 
 
 def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
-    """Share of maps that point at their own object, its 95 % interval; needs `pointing`."""
-    columns = ["own_object_pct", "low_pct", "high_pct"]
-    rows = table.groupby(["classes", "method"], sort=False)[columns].mean().reset_index()
-    rows["classes"] += " classes"
-    style = {"group": "classes", "across": True, "level": 50, "limits": (0, 102), "title": title}
+    """Share of maps that point at their own object, its 95 % interval.
+
+    `table` is of `pointing_table`; that of `language.pointing` has groups of `classes`, too.
+    """
+    rows, style = table, {"across": True, "level": 50, "limits": (0, 102), "title": title}
+    style["points"] = "classes" not in table
+    if "classes" in table:
+        columns = ["own_object_pct", "low_pct", "high_pct"]
+        rows = table.groupby(["classes", "method"], sort=False)[columns].mean().reset_index()
+        rows["classes"] += " classes"
+        style["group"] = "classes"
     label = "points at its own object (%); dotted: chance"
     return intervals(rows, "method", "own_object_pct", label=label, **style)
 

@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 import pandas as pd
+from pandas.io.formats.style import Styler
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
 from relevit.finetune.learning_rate import highest_passing
 from reproduction.config import BaselinesParams, FinetuneNotebookParams
-from reproduction.measures.accuracies import COLUMNS, beside_original
+from reproduction.measures.accuracies import COLUMNS, beside_original, changes
 from reproduction.measures.paired import ORIGINAL, difference, figure_means
 from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
@@ -26,6 +27,19 @@ LEANING = {  # what a table for people calls these figures
     "mixed_random_pct": "elsewhere, %",
     "background_gap_pts": "gap, points",
     "on_object_pct": "on the object, %",
+}
+WORDS = {  # what `maps_in_words` calls the columns
+    "change_pts": "change",
+    "low_pts": "at least",
+    "high_pts": "at most",
+    "over_label_pts": "over labels",
+    "over_swap_pts": "over swap",
+    "over_gae_pts": "over GAE",
+    "val_pts": "val",
+    "background_gap_pts": "gap",
+    "on_object_pct": "on the object, %",
+    "on_object_libra_pct": "by LibraGrad, %",
+    "memory_mib": "kept, MiB",
 }
 ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
 
@@ -113,18 +127,25 @@ def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.Data
     keys = list(dict.fromkeys([*by, "seed", "lr", "model", "arm"]))
     seen, _ = study(table, keys)
     before = dict(list(seen[seen["arm"] == ORIGINAL].groupby(["model", "seed"])))
-    parts, changes = [], []
+    parts, found = [], []
     for group, mine in seen[seen["arm"] != ORIGINAL].groupby(list(by), sort=False):
         runs = dict(list(mine.groupby(["model", "seed"], sort=False)))
         for key, run in runs.items():
             named = {name: run[name].iloc[0] for name in (*by, "seed", "lr")}
             parts.append(beside_original(run, before[key]).assign(**named))
         start = pd.concat([before[key] for key in runs])
-        changes.append(dict(zip(by, group, strict=True)) | difference(mine, start).to_dict())
+        found.append(dict(zip(by, group, strict=True)) | difference(mine, start).to_dict())
     columns = [*by, "seed", *COLUMNS, "lr"]
     if not parts:
         return pd.DataFrame(columns=columns), pd.DataFrame()
-    return pd.concat(parts, ignore_index=True)[columns], pd.DataFrame(changes)
+    return pd.concat(parts, ignore_index=True)[columns], pd.DataFrame(found)
+
+
+def along(table: pd.DataFrame, axes: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """As `score`, of runs along `axes`; the groups are in their order, with the change on `val`."""
+    scores, shifted = score(table, axes)
+    val = changes(scores, [*axes])["val"].reset_index()
+    return scores, shifted.merge(val).sort_values([*axes])
 
 
 def compared(
@@ -203,7 +224,7 @@ def over_relevance(table: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """The rivals of the maps of 05_ablations.
+    """The rivals of the maps of 05a_ablations.
 
     `over_label` and `over_swap` are leads over the arm that trains the same blocks without a map,
     on images as they are and on swapped ones, `over_gae` that over GAE on all blocks.
@@ -217,6 +238,15 @@ def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
                 if plain and other.trained_blocks == own.trained_blocks and rival != arm:
                     found[name].setdefault(arm, rival)
     return found | {"over_gae": {arm: "gae" for arm in of_arm if arm != "gae"}}
+
+
+def maps_in_words(maps: pd.DataFrame) -> Styler:
+    """A table of `compared` of the maps of 05a_ablations for people, the largest change first."""
+    known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
+    table = maps[list(known)].rename(columns=known).sort_values("change", ascending=False)
+    signed = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
+    styled = table.style.format("{:.1f}", na_rep="")
+    return styled.format("{:+.1f}", na_rep="", subset=signed)
 
 
 def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
@@ -237,10 +267,11 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
 
 
 def of_study(question: str = "cures") -> pd.DataFrame:
-    """What `make study` came to, as `compared` has it: `cures` of 04_cures, `maps` of 05_ablations.
+    """What `make study` came to, as `compared` has it: `cures` of 04_cures, or `maps`.
 
-    Five seeds, 40 classes of things, the preset's own original; made once. Source: docs/cures.md
-    (on a GPU in float32) and docs/maps.md (on a CPU in mixed precision).
+    These are of 05a_ablations. Five seeds, 40 classes of things, the preset's own original; made
+    once. Source: docs/cures.md (on a GPU in float32) and docs/maps.md (on a CPU in mixed
+    precision).
     """
     path = files("reproduction") / "assets" / "data" / f"{question}_study.csv"
     with path.open(encoding="utf-8") as table:

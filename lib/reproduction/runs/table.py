@@ -28,6 +28,7 @@ from reproduction.config import (
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
+    MapsParams,
     Params,
     RobustnessParams,
     SegmentationParams,
@@ -225,13 +226,11 @@ def _sweep(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
 
 
 def _ablations(cfg: AblationsParams) -> Iterator[dict[str, Any]]:
-    """Variants, images and classes, factors of the rate; then maps, with the figures of 04_cures.
+    """Variants, images and classes, factors of the rate.
 
-    The learning rate of the first three is the one that the rule chose for `full`, but where the
-    preset gives another.
+    The learning rate is the one that the rule chose for `full`, but where the preset gives another.
     """
-    own = {"model": cfg.compared_model, "images_per_class": cfg.base_images}
-    settings, seeds = own | cfg.base_settings, cfg.variant_seeds
+    settings, seeds = _compared(cfg) | cfg.base_settings, cfg.variant_seeds
     variants, counts, rates = (
         Lines(cfg, part, VARIANTS, settings, {"images_per_set": cfg.images_per_set})
         for part in ("variants", "counts", "rates")
@@ -246,9 +245,17 @@ def _ablations(cfg: AblationsParams) -> Iterator[dict[str, Any]]:
         yield from counts.grid(arm=["full"], **some, seed=seeds)
     yield from rates.grid(arm=[ORIGINAL], seed=seeds)
     yield from rates.grid(arm=["full"], lr_factor=[1.0, *cfg.rate_factors], seed=seeds)
+
+
+def _maps(cfg: MapsParams) -> Iterator[dict[str, Any]]:
+    """Maps to train on, with the figures of 04_cures."""
     asked = _asked(cfg) | {"held_out": cfg.looked_at}
-    maps = Lines(cfg, "maps", cfg.maps, own | cfg.map_settings, asked)
-    yield from maps.grid(seed=seeds, arm=[ORIGINAL, *cfg.maps])
+    maps = Lines(cfg, "maps", cfg.maps, _compared(cfg) | cfg.map_settings, asked)
+    yield from maps.grid(seed=cfg.map_seeds, arm=[ORIGINAL, *cfg.maps])
+
+
+def _compared(cfg: AblationsParams | MapsParams) -> dict[str, Any]:
+    return {"model": cfg.compared_model, "images_per_class": cfg.base_images}
 
 
 def _segmentation(cfg: SegmentationParams) -> Iterator[dict[str, Any]]:
@@ -278,9 +285,10 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "04_cures": _cures,
     "04a_cures": _baselines,
     "05_ablations": _ablations,
+    "05a_ablations": _maps,
     "07_segmentation": _segmentation,
     "07a_segmentation": lambda cfg: _own(cfg, cfg.seeds),
-    "06_attribution": lambda cfg: _own(cfg, [cfg.seed]),
+    "06a_attribution": lambda cfg: _own(cfg, [cfg.seed]),
     "08_iav": lambda cfg: _own(cfg, cfg.seeds),
     "99_report": lambda cfg: _own(cfg, cfg.seeds),
 }

@@ -189,7 +189,7 @@ def combinations():
         for direction in ("positive", "negative")
         for end in ("low", "high")
     }
-    return {"06_attribution/ablation": table.assign(**ends)}
+    return {"06a_attribution/ablation": table.assign(**ends)}
 
 
 def dual():

@@ -280,5 +280,5 @@ def test_what_would_decide_a_claim():
     assert decides(Verdict("RV-01", "holds", "", [right])) == "decided"
     assert decides(judge({}, only=["RV-01"])[0]) == "a run of 03_robustness"
     found = pd.DataFrame({"model_run": "original", "found": [True] * 16, "confidence_pct": 95.0})
-    (few,) = judge({"06_attribution/sis": found}, only=["RV-26"])
-    assert decides(few) == "20 rows of 06_attribution/sis (here 16)"
+    (few,) = judge({"06a_attribution/sis": found}, only=["RV-26"])
+    assert decides(few) == "20 rows of 06a_attribution/sis (here 16)"

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from reproduction import claims
-from reproduction.paper import published_rows
+from reproduction.paper import published_ablation, published_ablations, published_rows
 
 from . import papers
 
@@ -47,6 +47,25 @@ def test_tables_are_read_by_stage_or_stem(tmp_path):
     assert len(tables) == 3 and "b/other" not in tables
     with pytest.raises(KeyError, match="same is 2 tables"):
         tables["same"]
+
+
+def test_perception_times_feedback_has_the_five_rows_that_are_compared():
+    found = claims.halves_beside(published_ablation().iloc[::-1])
+    assert len(found) == 5 and ("token wise", "integrated gradient") in found.index
+    for score in ("mIoU, higher is better", "positive, lower is better"):
+        assert list(found[score]) == ["paper", "ours"]
+        assert found[score]["paper"].equals(found[score]["ours"])
+
+
+def test_our_variants_stand_in_the_rows_of_the_papers_that_have_the_same_class_term():
+    theirs = published_ablations()
+    named = {"full": "confidence", "ground_truth": "full"}
+    ours = theirs.rename(index=named)[::-1]
+    ours.loc["exact_gradient"] = 1.0  # which the paper has not
+    found = claims.variants_beside(ours)
+    assert list(found.index) == list(theirs.index)
+    assert found["val"]["paper"].equals(found["val"]["ours"])
+    assert found["shifted sets"]["ours"].tolist() == theirs["shifted_average"].tolist()
 
 
 def test_the_papers_own_numbers_beside_themselves_do_not_differ():

@@ -25,10 +25,12 @@ from reproduction.measures.methods import (
     gae_tests,
     maps_of_both,
     outlining_maps,
+    pair_maps,
     perturb,
     perturb_by_label,
     segmentation_table,
     shared_maps,
+    single_differences,
     tables_of_runs,
 )
 
@@ -56,6 +58,22 @@ def test_maps_are_those_of_the_methods(micro, pictures, monkeypatch):
     for name in names:
         expected = METHODS[name](micro, SPEC.normalise(pictures.images), pictures.labels)
         torch.testing.assert_close(maps[name], expected, rtol=1e-4, atol=1e-7)
+
+
+def test_a_pair_is_explained_for_each_of_its_classes(micro, pictures):
+    labels = torch.stack([pictures.labels, pictures.labels.flip(0)], dim=1)
+    pairs = Batch(pictures.images, pictures.masks.expand(-1, 2, -1, -1), labels)
+    maps = pair_maps(micro, SPEC, pairs, ["gae", "rollout"])
+    second = shared_maps(micro, SPEC, pictures.images, ["gae"], target=labels[:, 1])["gae"]
+    assert maps["gae"].shape[:2] == (5, 2) and torch.equal(maps["gae"][:, 1], second)
+    assert torch.equal(maps["rollout"][:, 0], maps["rollout"][:, 1])
+
+
+def test_each_difference_is_set_alone_and_what_moves_most_comes_first(micro, pictures):
+    found = single_differences(micro, SPEC.normalise(pictures.images), ["ga", "rollout"])
+    assert found["same order"].is_monotonic_increasing and found["same order"].max() <= 1
+    names = set(zip(found["method"], found["option"], strict=True))
+    assert {("ga", "mean_first"), ("rollout", "start_block"), ("rollout", "normalise")} <= names
 
 
 def test_published_segmentation_judges_ga_over_all_blocks_and_erasing_from_block_2(

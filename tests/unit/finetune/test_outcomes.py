@@ -9,10 +9,19 @@ import pytest
 
 from habitats.cutouts import SHIFTED_SETS
 from habitats.homes import habitats
-from reproduction.config import AblationsParams, CuresParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams, MapsParams
 from reproduction.config.preset import read_preset
 from reproduction.runs import outcomes, table
-from reproduction.runs.outcomes import ARM, compared, of_study, score, split, worst
+from reproduction.runs.outcomes import (
+    ARM,
+    along,
+    compared,
+    maps_in_words,
+    of_study,
+    score,
+    split,
+    worst,
+)
 from reproduction.runs.runs import FailedError, Row
 from reproduction.runs.table import ORIGINAL, OURS, OWN
 
@@ -153,8 +162,40 @@ def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monke
     assert split(rows, missing=True)[0].empty
 
 
+def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatch):
+    def answers(row):
+        first = 0 if row.original else 2 * row.params.classes
+        parts = [
+            pd.DataFrame({"dataset": name, "index": range(40), "label": 3, "prediction": 3})
+            for name in ("val", *SHIFTED_SETS)
+        ]
+        seen = pd.concat(parts)
+        right = seen["index"] < first // (1 + (seen["dataset"] == "val"))
+        return seen.assign(label_rank=(~right).astype(int))
+
+    monkeypatch.setattr(outcomes, "read", lambda row: {"lr": 1.0})
+    monkeypatch.setattr(outcomes, "answers", answers)
+    named = {"model": "tiny", "seed": 0}
+    rows = [
+        named
+        | {"arm": "full", "classes": n, "run": Row(FinetuneParams(classes=n), images_per_set=40)}
+        for n in (8, 4)
+    ]
+    original = Row(FinetuneParams(), True, images_per_set=40)
+    rows.append(named | {"arm": ORIGINAL, "classes": 8, "run": original})
+    sets, found = along(pd.DataFrame(rows), ["classes"])
+    assert found[["classes", "change_pts", "val"]].to_numpy().tolist() == [[4, 20, 10], [8, 40, 20]]
+    assert len(sets) == 2 * (1 + len(SHIFTED_SETS))
+
+
+def test_maps_are_told_in_words_with_signs_where_they_change():
+    shown = maps_in_words(of_study("maps").set_index("arm")).to_html()
+    assert ">over GAE<" in shown and ">+7.8<" in shown and "_p" not in shown.split("</style>")[1]
+    assert "kept" not in shown, "the study has no prices"
+
+
 @pytest.mark.parametrize(
-    ("question", "cls", "part"), [("cures", CuresParams, "arms"), ("maps", AblationsParams, "maps")]
+    ("question", "cls", "part"), [("cures", CuresParams, "arms"), ("maps", MapsParams, "maps")]
 )
 def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch, question, cls, part):
     monkeypatch.chdir(ROOT)

@@ -14,6 +14,7 @@ from reproduction.config import (
     BenchmarkParams,
     CuresParams,
     FinetuneParams,
+    MapsParams,
     RobustnessParams,
     SegmentationParams,
 )
@@ -171,18 +172,19 @@ def test_a_run_that_two_parts_of_the_ablations_ask_for_is_one():
     rows = table.of(cfg)
     own = Row(FinetuneParams.from_preset(Path("params/quick.yaml"))).name
     same = [row.part for row in rows.itertuples() if row.run.name == own]
-    assert same == ["variants", "counts", "rates", "maps"], "and it is the preset's own"
-    assert len({run.name for run in rows["run"]}) == 2 + 2 + 1 + 2 + 1
+    assert same == ["variants", "counts", "rates"], "and it is the preset's own"
+    assert table.of(MapsParams(model="tiny"))["run"].map(lambda run: run.name).eq(own).any()
+    assert len({run.name for run in rows["run"]}) == 2 + 2 + 1 + 1
 
 
-def test_settings_are_of_all_rows_but_the_maps():
-    cfg = AblationsParams(base_settings={"trained_blocks": 2, "lr": 1.0e-5}, maps=MAPS)
-    rows = table.of(cfg)
-    maps = rows["part"] == "maps"
-    others = {(run.params.trained_blocks, run.params.lr) for run in rows[~maps]["run"]}
-    assert others == {(2, 1.0e-5)} and not any(run.held_out for run in rows[~maps]["run"])
-    assert {run.held_out for run in rows[maps]["run"]} == {cfg.looked_at}
-    assert over_twins(rows[maps]) == {
+def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_blocks():
+    rows = table.of(AblationsParams(base_settings={"trained_blocks": 2, "lr": 1.0e-5}))
+    set_to = {(run.params.trained_blocks, run.params.lr) for run in rows["run"]}
+    assert set_to == {(2, 1.0e-5)} and not any(run.held_out for run in rows["run"])
+    cfg = MapsParams(maps=MAPS)
+    maps = table.of(cfg)
+    assert {run.held_out for run in maps["run"]} == {cfg.looked_at}
+    assert over_twins(maps) == {
         "over_label": {"gae": "label"}
         | dict.fromkeys(("readout_last2", "swap_last2"), "label_last2"),
         "over_swap": dict.fromkeys(("readout_last2", "label_last2"), "swap_last2"),
@@ -195,7 +197,7 @@ def test_settings_are_of_all_rows_but_the_maps():
     [
         (RobustnessParams, {"arms": {"odd": {"speed": 3}}}, "03_robustness: arm 'odd': speed = 3"),
         (CuresParams, {"arms": ARMS | {"odd": {"speed": 3}}}, "04_cures: arm 'odd': speed = 3 is"),
-        (AblationsParams, {"maps": {"odd": {"speed": 3}}}, "05_ablations: arm 'odd': speed = 3 is"),
+        (MapsParams, {"maps": {"odd": {"speed": 3}}}, "05a_ablations: arm 'odd': speed = 3 is"),
         (
             RobustnessParams,
             {"arms": {"odd": {"weight_classification": 0.0}}},

@@ -11,6 +11,7 @@ from PIL import Image
 from relevit.data.batch import Batch
 from relevit.data.own.listing import COLUMNS, Listing
 from relevit.evaluate.looking import Look
+from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks
 from reproduction.plots import images as pictures
 from reproduction.plots.style import DPI, GAIN, LOSS, alternative_text
@@ -106,12 +107,45 @@ def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
 
 def test_two_phrases_of_an_image_are_side_by_side():
     maps = {"ga": torch.tensor([[[0.0, 1, 0, 0], [0, 0, 1, 0]], [[1, 0, 0, 0], [0, 0, 0, 1.0]]])}
-    pairs = Batch(IMAGES, torch.zeros(2, 2, 8, 8).bool(), torch.tensor([[2, 0], [3, 1]]))
+    masks = torch.zeros(2, 2, 8, 8).bool()
+    masks[0, 1, 2:5, 2:5] = True
+    pairs = Batch(IMAGES, masks, torch.tensor([[2, 0], [3, 1]]))
     figure = pictures.phrase_figure(pairs, maps, ["a dog", "a bee", "a cat", "an ant"], (2, 2))
     drawn = tiles(figure)
     assert [axis.get_title() for axis in drawn[:4]] == ["a cat", "a dog", "an ant", "a bee"]
     peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in drawn[4:]]
     assert [(row // 4, column // 4) for row, column in peaks] == [(0, 1), (1, 0), (0, 0), (1, 1)]
+    assert [len(axis.collections) for axis in drawn[4:]] == [0, 1, 0, 0], "what is asked for"
+
+
+def test_maps_of_methods_keep_their_signs_and_one_without_numbers_stays_dark():
+    masks = torch.zeros(2, 1, 8, 8).bool()
+    masks[1, :, 2:5, 2:5] = True
+    maps = {
+        "lrp": torch.tensor([[-2.0, 0, 0, 1], [0, 0, 0, 1]]),
+        "head|none": torch.full((2, 4), torch.nan),
+    }
+    figure = pictures.maps_grid(Batch(IMAGES, masks, torch.tensor([0, 1])), maps, (2, 2))
+    _, _, lrp, outlined, dark, _ = tiles(figure)
+    assert lrp.images[1].get_clim() == (-1, 1) and not dark.images[1].get_array().any()
+    assert (len(lrp.collections), len(outlined.collections)) == (0, 1)
+    assert dark.get_ylabel() == "head x\nnone"
+
+
+def test_a_subset_stands_beside_its_image_and_says_whether_it_is_enough():
+    nothing = torch.zeros(0)
+    found = torch.tensor([True, False] + 4 * [True] + 4 * [False])
+    shares = torch.linspace(90, 99, 10)
+    subsets = Subsets(nothing, shares, shares - 50, found, nothing, nothing)
+    labels = 2 * ["cow", "ant", "dog", "bee", "cat"]
+    alone = torch.zeros(10, 3, 8, 8)
+    figure = pictures.subset_grid(alone[:2], ["seal 99 %", "shark 9 %"], alone, labels, subsets)
+    titles = [axis.title for axis in tiles(figure)]
+    assert [title.get_text().split()[0] for title in titles] == [
+        "seal", "cow", "ant", "dog", "bee", "shark", "cow", "ant", "dog", "bee"
+    ]  # fmt: skip
+    assert titles[2].get_text() == "ant 91.0 %\n41 % of the pixels"
+    assert [title.get_color() for title in titles[:3]] == ["black", GAIN, LOSS]
 
 
 def test_a_cut_tells_object_dropped_and_other():

@@ -169,6 +169,11 @@ PICTURES = [
         lambda rows: pictures.pointing_bars(rows, "t"),
         (*WIDE, ["gae"]),
     ),
+    (
+        table("own_object_pct low_pct high_pct method", (50, 40, 60, "gae")),
+        lambda rows: pictures.pointing_bars(rows, "t"),
+        (*WIDE, ["gae"]),
+    ),
     (  # the panels share their places, also where a set lacks a method
         table("method value low high model_run dataset", *WORTHS).assign(score="rank_correlation"),
         lambda rows: pictures.causal_dots(rows, {"val": "home", "a": "away"}),
