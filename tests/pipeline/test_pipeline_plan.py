@@ -20,7 +20,7 @@ from .projects import PRESET, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
 OWN = {"02_finetune", "03_robustness", "04_cures", "05_ablations"}
-AFTER_RUNS = END | OWN | {"07_segmentation", "08_iav"}
+AFTER_RUNS = END | OWN | {"07_segmentation", "08a_iav"}
 
 
 def waiting(project: Path, monkeypatch) -> set[str]:

@@ -13,7 +13,7 @@ from relevit.choices.own import OwnChoices
 from relevit.choices.words import HABITATS
 from reproduction.config.attribution import AttributionParams, SegmentationParams
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
-from reproduction.config.iav import IavParams
+from reproduction.config.iav import IavFiguresParams, IavParams
 from reproduction.config.pipeline import PipelineParams
 from reproduction.config.robustvit import (
     AblationsParams,
@@ -24,7 +24,7 @@ from reproduction.config.robustvit import (
     RobustnessParams,
     StartParams,
 )
-from reproduction.config.text import TextParams
+from reproduction.config.text import TextParams, TextTablesParams
 from reproduction.config.your_own import OwnParams
 
 
@@ -51,6 +51,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         AblationsParams,
         TextParams,
         OwnParams,
+        IavFiguresParams,
+        TextTablesParams,
         ReportParams,
     )
 }
@@ -65,9 +67,11 @@ READS: dict[str, list[str]] = {
     "04_cures": ["00_start"],
     "06_attribution": ["00_start"],
     "07_segmentation": ["00_start"],
-    "08_iav": ["00_start"],
+    "08_iav": [],
+    "08a_iav": ["00_start", "08_iav"],
     "05_ablations": ["00_start"],
     "09_text": [],
+    "09a_text": ["09_text"],
     "10_your_own": [],
 }
 READS["99_report"] = [name for name in NOTEBOOKS if name != "99_report"]

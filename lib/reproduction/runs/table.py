@@ -259,7 +259,7 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "05_ablations": _ablations,
     "07_segmentation": _segmentation,
     "06_attribution": lambda cfg: _own(cfg, [cfg.seed]),
-    "08_iav": lambda cfg: _own(cfg, cfg.seeds),
+    "08a_iav": lambda cfg: _own(cfg, cfg.seeds),
     "99_report": lambda cfg: _own(cfg, cfg.seeds),
 }
 
