@@ -77,7 +77,9 @@ class Explanation:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """What `save` wrote."""
+        """What `save` wrote. Raises: FileNotFoundError, which says what to run."""
+        if not path.is_file():
+            raise FileNotFoundError(f"results: {path} is missing; run the stage that writes it")
         tensors = load_file(path)
         rows, columns = tensors.pop(GRID).tolist()
         return cls(tensors.pop(ATTENTION), tensors, (rows, columns))

@@ -57,7 +57,8 @@ def students_copy(path: Path, folder: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.update(source=stub(cell.source), outputs=[], execution_count=None)
         else:
-            cell.source = cell.source.replace("](../", links)
+            source = cell.source.replace("](../", links)
+            cell.source = source.replace("](appendix/", f"{links}notebooks/appendix/")
     return notebook
 
 

@@ -93,6 +93,8 @@ def test_it_is_the_same_out_of_a_file(found, tmp_path):
     again = Explanation.read(tmp_path / "it.safetensors")
     assert torch.equal(again.attention, found.attention) and again.grid == found.grid
     assert torch.equal(again.maps["smoothgrad"], found.maps["smoothgrad"])
+    with pytest.raises(FileNotFoundError, match=r"other\.safetensors is missing; run the stage"):
+        Explanation.read(tmp_path / "other.safetensors")
 
 
 def test_a_run_is_held_against_the_reference_and_the_objects(run, pictures, found):
