@@ -65,8 +65,10 @@ LESSONS = {
     ),
     "08_iav": Lesson(
         "labels pay; heads without them agree more, and so does one that looks everywhere",
-        lambda top1, s, s_flat, without, t, t_flat: (
-            top1 > without > 30 and t > s and t_flat > s_flat
+        lambda top1, s, s_flat, s_centred, without, t, t_flat, t_centred: (
+            (top1 > without > 30 and t > s and t_flat > s_flat)
+            and min(s_centred, t_centred) > 0
+            and max(s_centred, t_centred) < 0.5
         ),
     ),
     "05_ablations": Lesson(
@@ -75,7 +77,9 @@ LESSONS = {
     ),
     "09_text": Lesson(
         "words that decide, and maps that follow a phrase",
-        lambda ranked, random, rollout, gae: ranked < random and rollout == 50 < gae,
+        lambda ranked, random, gain, low, high, rollout, gae, gae_low, *_: (
+            ranked < random and 0 < low < gain < high and rollout == 50 < gae_low < gae
+        ),
     ),
     "10_your_own": Lesson(
         "the model leans, and relevance adds to what more training does",

@@ -21,7 +21,7 @@ from .projects import PRESET, edit, results, sections
 END = {"99_report"}  # what follows from every stage that it reads
 CURES = {"04_cures", "04a_cures"}
 OWN = CURES | {"02_finetune", "03_robustness", "03a_robustness", "05_ablations"}
-AFTER_RUNS = END | OWN | {"07_segmentation", "07a_segmentation", "08_iav"}
+AFTER_RUNS = END | OWN | {"07_segmentation", "07a_segmentation", "08a_iav"}
 
 
 def waiting(project: Path, monkeypatch) -> set[str]:
@@ -59,7 +59,7 @@ def made(project, monkeypatch) -> Path:
         ("99_report", {"device": "cpu"}, END),
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
-        # Others read a run that is made in the same job as new ones, 04a_cures what 04_cures writes.
+        # Others read a run that is made in the same job as new ones, 04a_cures what 04_cures has.
         (
             "05_ablations",
             {"variant_seeds": [1]},

@@ -180,6 +180,7 @@ def test_links_of_a_copy_lead_to_the_projects_files(copies):
     for path in copies:
         links = re.findall(r"\]\((\.\.[^)#]*)", path.read_text())
         assert links and all((path.parent / link).is_file() for link in links)
+        assert "](appendix/" not in path.read_text()
 
 
 def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):

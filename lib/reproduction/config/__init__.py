@@ -18,7 +18,7 @@ from reproduction.config.attribution import (
     SegmentationParams,
 )
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
-from reproduction.config.iav import IavParams
+from reproduction.config.iav import IavFiguresParams, IavParams
 from reproduction.config.pipeline import PipelineParams
 from reproduction.config.robustvit import (
     AblationsParams,
@@ -32,7 +32,7 @@ from reproduction.config.robustvit import (
     RobustnessParams,
     StartParams,
 )
-from reproduction.config.text import TextParams
+from reproduction.config.text import TextParams, TextTablesParams
 from reproduction.config.your_own import OwnParams
 
 
@@ -64,6 +64,8 @@ NOTEBOOKS: dict[str, type[Params]] = {
         SegmentationAppendixParams,
         MapsParams,
         MoreAttributionParams,
+        IavFiguresParams,
+        TextTablesParams,
         ReportParams,
     )
 }
@@ -79,9 +81,11 @@ READS: dict[str, list[str]] = {
     "04a_cures": ["00_start", "04_cures"],
     "06_attribution": ["00_start"],
     "07_segmentation": ["00_start"],
-    "08_iav": ["00_start"],
+    "08_iav": [],
+    "08a_iav": ["00_start", "08_iav"],
     "05_ablations": ["00_start"],
     "09_text": [],
+    "09a_text": ["09_text"],
     "10_your_own": [],
     "03a_robustness": ["00_start"],
     "07a_segmentation": ["00_start", "07_segmentation"],

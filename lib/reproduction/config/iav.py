@@ -1,4 +1,4 @@
-"""Parameters of the notebook on IAV."""
+"""Parameters of the notebook on IAV, and of its appendix."""
 
 from __future__ import annotations
 
@@ -55,20 +55,12 @@ class IavParams(Params):
     swaps: list[Positive] = Field([2], description="pairs of quarters exchanged")
     patch_swaps: list[Positive] = Field([64], description="pairs of patches exchanged, patch grid")
     images: Count = Field(10, ge=10, description="test images that are explained")
-    epoch_images: Count = Field(5, ge=5, description="of them, explained after every epoch")
     reference: MiniName | HubName = Field(
         "mini-dino",
         validate_default=True,  # it may be missing among models
         description="one of models, whose SmoothGrad all heads are compared with (AAV)",
     )
     draws: Count = Field(4, ge=1, description="noisy copies of an image, SmoothGrad")
-    ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
-        [30.0, 60.0], description="shares of the patches that are masked"
-    )
-    seeds: list[Seed] = Field(
-        [0, 1], description="finetuning runs of 02_finetune; empty: leave before and after out"
-    )
-    robustvit_images: Count = Field(5, ge=5, description="test images explained there")
     shown: int = Field(4, ge=2, le=20, description="images in the explorer")
     seed: Seed = Field(0, description="draws the noise")
 
@@ -99,3 +91,20 @@ class IavParams(Params):
         if reference not in info.data.get("models", [reference]):
             raise ValueError("it is not among models; name one of them")
         return reference
+
+
+class IavFiguresParams(Params):
+    """08a_iav: the figures of IAV that the lesson leaves out, and the verdicts."""
+
+    notebook: ClassVar[str] = "08a_iav"
+
+    epoch_images: Count = Field(
+        5, ge=5, description="of the lesson's images, explained after every epoch"
+    )
+    ratios_pct: list[Annotated[float, Field(gt=0, lt=100)]] = Field(
+        [30.0, 60.0], description="shares of the patches that are masked"
+    )
+    seeds: list[Seed] = Field(
+        [0, 1], description="finetuning runs of 02_finetune; empty: leave before and after out"
+    )
+    robustvit_images: Count = Field(5, ge=5, description="test images explained there")

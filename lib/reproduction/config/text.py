@@ -1,4 +1,4 @@
-"""Parameters of the notebook on texts, and on images with text."""
+"""Parameters of the notebook on texts, and on images with text, and of its appendix."""
 
 from __future__ import annotations
 
@@ -61,7 +61,6 @@ class TextParams(Params):
     held_out_limit: Size = Field(64, ge=8, description="tokens of a text for the accuracy")
     limit: Size = Field(64, ge=8, description="tokens of a text that is explained")
     explained_texts: Count = Field(16, ge=4, description="held-out texts whose tokens are erased")
-    reasoning_texts: Count = Field(16, ge=4, description="held-out texts with a rationale")
     captioned_images: Count = Field(
         400, ge=2 * DRAWN_CLASSES, description="drawn; each seed trains on half of the classes"
     )
@@ -86,7 +85,6 @@ class TextParams(Params):
     zero_shot_images: Count = Field(
         80, ge=20, description="for the zero-shot accuracy; 40 or more where towers are joined"
     )
-    erased_images: Count = Field(4, ge=2, description="images of the perturbation test")
     pairs: Count = Field(
         4, ge=2, description="images with two objects for each group of classes; no photographs"
     )
@@ -146,6 +144,15 @@ class TextParams(Params):
                 f"each: {DRAWN_CLASSES} or more"
             )
         return images
+
+
+class TextTablesParams(Params):
+    """09a_text: rationales, zero-shot erasing and the paper's tables."""
+
+    notebook: ClassVar[str] = "09a_text"
+
+    reasoning_texts: Count = Field(16, ge=4, description="held-out texts with a rationale")
+    erased_images: Count = Field(4, ge=2, description="images of the perturbation test")
 
 
 TEXT_MODELS, DUAL_MODELS = get_args(TextModelName), get_args(DualModelName)

@@ -6,11 +6,15 @@
 from reproduction.heads.heads import head_numbers
 from reproduction.heads.measure import (
     Explainer,
+    Explanation,
     chance_table,
     entropy_table,
+    explain_runs,
+    finetune_runs,
     follow_epochs,
-    object_share_pct,
+    masking_table,
     score_table,
+    shift_rows,
     space_table,
 )
 from reproduction.heads.runs import (

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Self
 
 import pandas as pd
 import torch
 from jaxtyping import Float
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from relevit.attribution import METHODS, patch_grid
 from relevit.base.device import Precision, autocast
+from relevit.base.files import write_atomically
 from relevit.data.batch import Batch
+from relevit.iav.masking import masking_curves
 from relevit.iav.scores import (
     attention_entropy,
     centred_scores,
     class_attention,
     ia_scores,
     map_drift,
+    patch_average,
     uniform_score,
 )
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
-from reproduction.heads.runs import FinetunedRun
+from reproduction.config import IavParams
+from reproduction.heads.runs import FinetunedRun, finetune_run, test_pictures
+from reproduction.measures.corruptions import shift_table
 
 PART = 25  # images explained at once
+ATTENTION, GRID = "attention", "grid"  # in a file, beside the names of maps
 
 
 @dataclass(frozen=True)
@@ -58,6 +69,24 @@ class Explanation:
         """With these maps alone: `names` says what they are to be called."""
         return replace(self, maps={title: self.maps[name] for name, title in names.items()})
 
+    def save(self, path: Path) -> None:
+        """Write it to a file, for notebooks that go on from here."""
+        tensors = {ATTENTION: self.attention, GRID: torch.tensor(self.grid), **self.maps}
+        kept = {name: values.contiguous().clone() for name, values in tensors.items()}
+        write_atomically(path, partial(save_file, kept))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """What `save` wrote. Raises: FileNotFoundError, which says what to run."""
+        if not path.is_file():
+            raise FileNotFoundError(f"results: {path} is missing; run the stage that writes it")
+        tensors = load_file(path)
+        rows, columns = tensors.pop(GRID).tolist()
+        return cls(tensors.pop(ATTENTION), tensors, (rows, columns))
+
+
+Found = Mapping[FinetunedRun, Explanation]
+
 
 @dataclass(frozen=True)
 class Explainer:
@@ -83,6 +112,62 @@ class Explainer:
         return Explanation(torch.cat(attention), {"smoothgrad": torch.cat(maps)}, grid)
 
 
+# Over all runs
+
+
+def finetune_runs(cfg: IavParams, runs: Iterable[FinetunedRun]) -> pd.DataFrame:
+    """The table `models`: model, kind, seed, epoch, validation_top1_pct; finished runs are read."""
+    logs = [_of(run, pd.DataFrame(finetune_run(cfg, run))) for run in runs]
+    columns = ["model", "kind", "seed", "epoch", "validation_top1_pct"]
+    return pd.concat(logs, ignore_index=True)[columns]
+
+
+def explain_runs(
+    cfg: IavParams,
+    runs: Iterable[FinetunedRun],
+    explainer: Explainer,
+    pictures: Batch,
+    known: Found = MappingProxyType({}),
+) -> dict[FinetunedRun, Explanation]:
+    """What each run's heads look at after the last epoch; those in `known` are taken from there.
+
+    Maps are the model's own `smoothgrad`, `aav_dino`, which is that of `cfg.reference` with the
+    same seed, and `mask`, where the pictures have any.
+    """
+    found = {
+        run: known.get(run) or explainer(run.load(cfg.epochs, cfg.device), run.spec, pictures)
+        for run in runs
+    }
+    smooth = {
+        run.seed: seen.maps["smoothgrad"]
+        for run, seen in found.items()
+        if run.model == cfg.reference
+    }
+    held = {}
+    for run, seen in found.items():
+        others = {"aav_dino": smooth[run.seed]}
+        if bool(pictures.masks.any()):
+            others["mask"] = patch_average(pictures.masks.float(), seen.grid)
+        held[run] = seen.held_against(others)
+    return held
+
+
+def shift_rows(
+    cfg: IavParams, runs: Iterable[FinetunedRun], precision: Precision | None = None
+) -> pd.DataFrame:
+    """`shift_table` of each run after its last epoch, on `cfg.test_images` images, under the blurs
+    and swaps of `cfg`."""
+    levels = {"blur": cfg.blurs, "jigsaw": cfg.swaps, "patch_jigsaw": cfg.patch_swaps}
+    tables = []
+    for run in runs:
+        test = test_pictures(cfg, cfg.test_images, run.spec.image_size)
+        images = test.read(range(len(test))).images
+        network = run.load(cfg.epochs, cfg.device)
+        table = shift_table(network, run.spec, images, test.labels, levels, precision=precision)
+        tables.append(table.assign(**run.columns))
+    return pd.concat(tables, ignore_index=True)
+
+
 def follow_epochs(
     run: FinetunedRun,
     explainer: Explainer,
@@ -106,19 +191,82 @@ def follow_epochs(
     return pd.concat(tables, ignore_index=True), pd.concat(drifts, ignore_index=True)
 
 
-def space_table(
-    run: FinetunedRun, scores: Float[Tensor, "images layers heads"], labels: Tensor
-) -> pd.DataFrame:
+# Tables of what was found
+
+
+def score_table(found: Found, labels: Tensor) -> pd.DataFrame:
+    """IA-scores with every map: model, kind, seed, map, image, label, layer, head, score."""
+    parts = [
+        _of(run, score_rows(seen.scores(name), labels), map=name)
+        for run, seen in found.items()
+        for name in seen.maps
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def chance_table(found: Found) -> pd.DataFrame:
+    """Agreement with SmoothGrad beside that of no choice, a row a run and layer, means over all.
+
+    Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
+    everywhere alike) and `centred` (`centred_scores`).
+    """
+    parts = []
+    for run, seen in found.items():
+        smooth = seen.maps["smoothgrad"]
+        rows = pd.DataFrame({"score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy()})
+        rows.insert(0, "layer", rows.index + 1)
+        rows["uniform"] = float(uniform_score(smooth).mean())
+        rows["centred"] = centred_scores(seen.attention, smooth).mean(dim=(0, 2)).numpy()
+        parts.append(_of(run, rows))
+    return pd.concat(parts, ignore_index=True)
+
+
+def entropy_table(found: Found, pictures: Batch) -> pd.DataFrame:
+    """Entropy in nats of every row: model, kind, seed, image, layer, head, entropy, and the share
+    of the image that its object covers."""
+    share, parts = object_share_pct(pictures).numpy(), []
+    for run, seen in found.items():
+        entropy = attention_entropy(seen.attention)
+        rows = score_rows(entropy, torch.arange(len(entropy))).rename(columns={"score": "entropy"})
+        rows["object_share_pct"] = share[rows["image"]]
+        parts.append(_of(run, rows.drop(columns="label")))
+    return pd.concat(parts, ignore_index=True)
+
+
+def space_table(found: Found, labels: Tensor) -> pd.DataFrame:
     """How each layer's scores group the classes: model, kind, seed, layer and `ClassStructure`.
 
     No more neighbours vote than a class has images: the others would outvote it.
     """
     neighbours = max(1, min(NEIGHBOURS, len(labels) // len(labels.unique())))
-    rows = [
-        {"layer": layer + 1, **class_structure(scores[:, layer], labels, neighbours)._asdict()}
-        for layer in range(scores.shape[1])
-    ]
-    return _of(run, pd.DataFrame(rows))
+    parts = []
+    for run, seen in found.items():
+        scores = seen.scores("smoothgrad")
+        rows = [
+            {"layer": layer + 1, **class_structure(scores[:, layer], labels, neighbours)._asdict()}
+            for layer in range(scores.shape[1])
+        ]
+        parts.append(_of(run, pd.DataFrame(rows)))
+    return pd.concat(parts, ignore_index=True)
+
+
+def masking_table(
+    cfg: IavParams, found: Found, pictures: Batch, ratios_pct: Sequence[float]
+) -> pd.DataFrame:
+    """`masking_curves` of each run, in the order of its attention, of SmoothGrad, and at random."""
+    tables = []
+    for run, seen in found.items():
+        orders = {
+            "attention": seen.attention.mean(dim=(1, 2)),
+            "smoothgrad": seen.maps["smoothgrad"],
+        }
+        rules = (seen.grid, ratios_pct)
+        network = run.load(cfg.epochs, cfg.device)
+        curves = masking_curves(
+            network, run.spec, pictures.images, pictures.labels, orders, *rules, seed=cfg.seed
+        )
+        tables.append(curves.assign(**run.columns))
+    return pd.concat(tables, ignore_index=True)
 
 
 def object_share_pct(pictures: Batch) -> Float[Tensor, " images"]:
@@ -126,41 +274,6 @@ def object_share_pct(pictures: Batch) -> Float[Tensor, " images"]:
     if not bool(pictures.masks.any()):
         return torch.full((len(pictures),), torch.nan)
     return 100 * pictures.masks.float().mean(dim=(1, 2, 3))
-
-
-def score_table(
-    run: FinetunedRun, scores: Mapping[str, Float[Tensor, "images layers heads"]], labels: Tensor
-) -> pd.DataFrame:
-    """One run's rows: model, kind, seed, map, image, label, layer, head, score."""
-    parts = [_of(run, score_rows(values, labels), map=name) for name, values in scores.items()]
-    return pd.concat(parts, ignore_index=True)
-
-
-def chance_table(run: FinetunedRun, seen: Explanation) -> pd.DataFrame:
-    """One run's agreement with SmoothGrad beside that of no choice, a row a layer, means over all.
-
-    Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
-    everywhere alike) and `centred` (`centred_scores`).
-    """
-    smooth = seen.maps["smoothgrad"]
-    rows = pd.DataFrame({"score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy()})
-    rows.insert(0, "layer", rows.index + 1)
-    rows["uniform"] = float(uniform_score(smooth).mean())
-    rows["centred"] = centred_scores(seen.attention, smooth).mean(dim=(0, 2)).numpy()
-    return _of(run, rows)
-
-
-def entropy_table(
-    run: FinetunedRun,
-    attention: Float[Tensor, "images layers heads patches"],
-    object_share_pct: Float[Tensor, " images"],
-) -> pd.DataFrame:
-    """Entropy in nats of every row: model, kind, seed, image, layer, head, entropy, and the share
-    of the image that its object covers."""
-    entropy = attention_entropy(attention)
-    rows = score_rows(entropy, torch.arange(len(entropy))).rename(columns={"score": "entropy"})
-    rows["object_share_pct"] = object_share_pct.numpy()[rows["image"]]
-    return _of(run, rows.drop(columns="label"))
 
 
 def _means(found: Explanation) -> pd.DataFrame:

@@ -44,6 +44,11 @@ class FinetunedRun:
     classes: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """Of its folder, and of files about it."""
+        return self.folder.name
+
+    @property
     def columns(self) -> dict[str, Any]:
         """What tables name the run by; the kind says whether the pretraining had labels."""
         return {"model": self.model, "kind": KINDS[self.model], "seed": self.seed}

@@ -5,26 +5,27 @@
 `phrases` and `words` test it.
 """
 
-from reproduction.language.encoders import join_encoder, ready_encoder
+from reproduction.language.encoders import join_encoders, ready_encoder
 from reproduction.language.phrases import group_pairs, likely_pairs, phrase_maps, pointing
 from reproduction.language.pretrained import load_reader
 from reproduction.language.ranking import (
     SCORES,
     concatenated,
     document_scores,
+    erase_words,
     leads,
+    over_random,
     score_table,
     variants_first,
 )
-from reproduction.language.reading import COUNTS, read_corpora, reasoning_documents
-from reproduction.language.towers import begin_towers, draw_examples, examples
-from reproduction.language.train import accuracy, train_on_corpus
+from reproduction.language.reading import read_corpora, reasoning_documents, two_sentences
+from reproduction.language.train import accuracy_table, train_on_corpora
 from reproduction.language.words import word_shares
 from reproduction.language.zero_shot import (
-    embed_batches,
+    drawn_images,
     erased_group,
     erased_images,
-    projected,
+    read_images,
     zero_shot_perturbation,
-    zero_shot_rows,
+    zero_shot_table,
 )

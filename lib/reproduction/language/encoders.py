@@ -24,7 +24,7 @@ from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.from_transformers import clip_folder, load_clip, random_clip
 from reproduction.config import TextParams
 from reproduction.language.joining import join_towers
-from reproduction.language.towers import Examples, Towers, begin_towers
+from reproduction.language.towers import Examples, Towers, begin_towers, draw_examples
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -63,6 +63,13 @@ def join_encoder(cfg: TextParams, towers: Towers, drawn: Examples, seed: int) ->
     dual, history = join_towers(cfg, towers, drawn.of_classes(seen), seed)
     prompts = tuple(map(prompt, CLASSES))
     return Encoder(dual, towers.tokenizer, prompts, {SEEN: seen, UNSEEN: unseen}, seed, history)
+
+
+def join_encoders(cfg: TextParams) -> tuple[Towers, list[Encoder]]:
+    """The towers, and what is joined of them: an encoder for each of `cfg.head_seeds`."""
+    towers = begin_towers(cfg, cfg.head_seeds[0])
+    drawn = draw_examples(cfg, towers)
+    return towers, [join_encoder(cfg, towers, drawn, seed) for seed in cfg.head_seeds]
 
 
 def ready_encoder(cfg: TextParams, classes: Sequence[str]) -> Encoder:

@@ -7,15 +7,19 @@ means over the erased shares of 10 to 100 % (the default of `relevit.evaluate.pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+import numpy as np
 import pandas as pd
 import torch
 
 from relevit.attribution import BASELINES, VARIANTS
 from relevit.evaluate.intervals import PERCENT, mean_interval
-from relevit.text.token_maps import RANDOM
-from relevit.text.token_perturbation import AREA, FIRST_HALF, text_areas
+from relevit.text.encoder import TextTransformer
+from relevit.text.token_maps import RANDOM, method_maps
+from relevit.text.token_perturbation import AREA, FIRST_HALF, perturb_texts, text_areas
+from relevit.text.tokens import Texts
+from reproduction.config import TextParams
 
 # Of each score whether more is better; the first half is BI-09's.
 SCORES = {"positive": False, "positive, first half": False, "negative": True, "F1": True}
@@ -91,6 +95,39 @@ def leads(scores: pd.DataFrame) -> pd.DataFrame:
             rows.append((score, name, best, len(gain), float(gain.mean()), *interval))
     columns = ["score", "method", "best", "documents", "gain_pts", "low_pts", "high_pts"]
     return pd.DataFrame(rows, columns=columns)
+
+
+def erase_words(
+    cfg: TextParams,
+    models: Mapping[str, TextTransformer],
+    texts: Mapping[str, Texts],
+    on_method: Callable[[], object] = lambda: None,
+) -> dict[str, pd.DataFrame]:
+    """Rows of `perturb_texts` by corpus, for all methods and RANDOM, by `cfg.protocol`."""
+    rules, found = {"protocol": cfg.protocol, "on_method": on_method}, {}
+    for name, model in models.items():
+        maps = method_maps(model, texts[name], seed=cfg.seed, **rules)
+        found[name] = perturb_texts(model, texts[name], maps, **rules)
+    return found
+
+
+def over_random(
+    perturbation: pd.DataFrame, method: str, direction: str = "positive"
+) -> tuple[float, float, float]:
+    """What a method's area is below that of RANDOM on the same texts, in points: mean, low, high.
+
+    `perturbation` has the rows of `relevit.text.perturb_texts` with their `corpus`; the interval
+    is over the texts of all corpora, of the differences.
+    """
+    gains = []
+    for _, rows in perturbation.groupby("corpus", sort=False):
+        areas = text_areas(rows)
+        wide = areas[areas["direction"] == direction].pivot(
+            index="index", columns="method", values=AREA
+        )
+        gains.append((wide[RANDOM] - wide[method]).to_numpy(dtype=float))
+    gain = torch.from_numpy(np.concatenate(gains))
+    return float(gain.mean()), *mean_interval(gain)
 
 
 def concatenated(parts: Mapping[str, pd.DataFrame], columns: Iterable[str]) -> pd.DataFrame:

@@ -39,10 +39,17 @@ def read_corpora(cfg: TextParams) -> dict[str, Corpus]:
     return {name: _drawn(of, cfg) if name in ON_DISK else of for name, of in made.items()}
 
 
-def reasoning_documents(cfg: TextParams, corpus: Corpus) -> tuple[Document, ...]:
-    """At most `cfg.reasoning_texts` held-out documents with a rationale, where there are such."""
+def reasoning_documents(corpus: Corpus, count: int) -> tuple[Document, ...]:
+    """At most `count` held-out documents with a rationale, where there are such."""
     marked = [document for document in corpus.test if document.rationale]
-    return tuple(marked[: cfg.reasoning_texts])
+    return tuple(marked[:count])
+
+
+def two_sentences(corpus: Corpus) -> list[Document]:
+    """Reviews that differ in one word; of other corpora the two shortest of its first texts."""
+    if corpus.classes == ("negative", "positive"):
+        return [Document(f"the film was {word} good .", 0) for word in ("not", "very")]
+    return sorted(corpus.test[:50], key=lambda one: len(one.text))[:2]
 
 
 def read_on_disk(cfg: TextParams, name: str, where: str = "09_text") -> Corpus:

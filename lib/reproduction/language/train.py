@@ -6,13 +6,14 @@ Source: Beyond Intuition Sec. 4.2 (BERT-base on Movie Reviews and 20 Newsgroups)
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import scipy
 import torch
 from jaxtyping import Float, Int
@@ -98,6 +99,20 @@ def train_on_corpus(
     return model, history
 
 
+def train_on_corpora(
+    cfg: TextParams,
+    corpora: Mapping[str, Corpus],
+    tokenizer: Tokenizer,
+    folder: Path,
+    on_step: Callable[[], object] = lambda: None,
+) -> dict[str, TextTransformer]:
+    """A classifier of each corpus, as `train_on_corpus` makes it, by name."""
+    return {
+        name: train_on_corpus(cfg, name, corpus, tokenizer, folder, lambda *_: on_step())[0]
+        for name, corpus in corpora.items()
+    }
+
+
 def by_length(
     settings: TrainSettings, lengths: Int[Tensor, " texts"], epoch: int
 ) -> list[tuple[Int[Tensor, " rows"], np.random.Generator]]:
@@ -127,6 +142,14 @@ def accuracy(model: TextTransformer, texts: Texts) -> dict[str, float]:
         "low_pct": 100 * float(low),
         "high_pct": 100 * float(high),
     }
+
+
+def accuracy_table(
+    models: Mapping[str, TextTransformer], texts: Mapping[str, Texts]
+) -> pd.DataFrame:
+    """`accuracy` of each corpus's own model, a row a corpus."""
+    found = {name: accuracy(model, texts[name]) for name, model in models.items()}
+    return pd.DataFrame(found).T.rename_axis("corpus").reset_index().astype({"texts": int})
 
 
 def _texts_hash(texts: Texts) -> str:

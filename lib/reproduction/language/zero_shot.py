@@ -6,6 +6,7 @@ Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32, zero-shot on ImageNet), Table 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import pandas as pd
 import torch
@@ -13,6 +14,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
+from habitats.benchmark import Benchmark
+from habitats.captions import captioned
 from relevit.base.device import Precision
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval
@@ -22,8 +25,10 @@ from relevit.protocols import options
 from relevit.text.clip.dual import CLIP_METHODS, DualEncoder
 from reproduction.config import TextParams
 from reproduction.language.encoders import ALL, SEEN, UNSEEN, Encoder
-from reproduction.language.towers import Examples
+from reproduction.language.towers import Examples, Towers, examples
 from reproduction.measures.methods import perturb, perturb_by_label, shared_maps
+
+READ_AT_ONCE = 100  # images of a benchmark
 
 
 def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:
@@ -44,6 +49,50 @@ def embed_batches(
             found.append((dual.embed_images(pixels), known.labels))
     features, labels = zip(*found, strict=True)
     return torch.cat(features), torch.cat(labels)
+
+
+@dataclass(frozen=True)
+class NewImages:
+    """Images that no training has seen, and what each encoder makes of them.
+
+    `batch` holds images for maps: all drawn ones, or the first few photographs.
+    """
+
+    batch: Batch
+    labels: Int[Tensor, " images"]
+    features: list[Tensor]  # of each encoder, a row an image
+    captions: tuple[tuple[str, ...], ...] = ()
+
+
+def drawn_images(cfg: TextParams, towers: Towers, encoders: Sequence[Encoder]) -> NewImages:
+    """`cfg.zero_shot_images` captioned Cutouts; the image tower is run once for all encoders."""
+    tests = captioned(
+        "val", range(cfg.zero_shot_images), seed=cfg.seed, size=towers.spec.image_size
+    )
+    shown = examples(towers, tests)
+    features = [projected(encoder, shown) for encoder in encoders]
+    return NewImages(tests.batch, tests.batch.labels, features, tests.captions)
+
+
+def read_images(cfg: TextParams, encoder: Encoder, images: Benchmark) -> NewImages:
+    """As many of a benchmark's `val`, for an encoder that came ready."""
+    spec = encoder.dual.spec
+    parts = images.batches("val", cfg.zero_shot_images, READ_AT_ONCE, size=spec.image_size)
+    features, labels = embed_batches(encoder.dual, parts)
+    batch = images.draw("val", range(cfg.shown), size=spec.image_size)
+    return NewImages(batch, labels, [features])
+
+
+def zero_shot_table(
+    cfg: TextParams,
+    encoders: Sequence[Encoder],
+    new: NewImages,
+    phrases: Sequence[str] | None = None,
+) -> pd.DataFrame:
+    """`zero_shot_rows` of every encoder."""
+    answered = zip(encoders, new.features, strict=True)
+    tables = [zero_shot_rows(cfg, one, x, new.labels, phrases) for one, x in answered]
+    return pd.concat(tables, ignore_index=True)
 
 
 def zero_shot_rows(
@@ -92,14 +141,14 @@ def erased_group(zero_shot: pd.DataFrame, seed: int) -> str:
 
 
 def erased_images(
-    cfg: TextParams, encoder: Encoder, group: str, batch: Batch
+    encoder: Encoder, group: str, batch: Batch, count: int
 ) -> tuple[nn.Module, Batch]:
-    """A classifier of the classes of a group, and `cfg.erased_images` images of these.
+    """A classifier of the classes of a group, and so many images of these.
 
     Labels are places among the group's prompts.
     """
     classes = torch.tensor(list(encoder.groups[group]))
-    chosen = batch.select(torch.isin(batch.labels, classes).nonzero()[: cfg.erased_images, 0])
+    chosen = batch.select(torch.isin(batch.labels, classes).nonzero()[:count, 0])
     labels = torch.searchsorted(classes, chosen.labels)
     chosen = Batch(chosen.images, chosen.masks, labels, chosen.families)
     return encoder.classifier([encoder.prompts[i] for i in classes]), chosen

@@ -56,6 +56,7 @@ def students_copy(path: Path, folder: Path) -> NotebookNode:
     Raises: ValueError for marks that are no pair.
     """
     notebook = with_links(path, folder)
+    appendices = Path(os.path.relpath(path.parent, folder)).as_posix()  # which no student gets
     for cell in notebook.cells:
         if _marks(cell) not in ([], [BEGIN, END]):
             raise ValueError(
@@ -64,6 +65,8 @@ def students_copy(path: Path, folder: Path) -> NotebookNode:
             )
         if cell.cell_type == "code":
             cell.update(source=stub(cell.source), outputs=[], execution_count=None)
+        else:
+            cell.source = cell.source.replace("](appendix/", f"]({appendices}/appendix/")
     return notebook
 
 

@@ -50,7 +50,7 @@ def result_files(
         "methods": methods(tables),
         "truth": tables["07a_segmentation/causal"],
         "ablations": ablations(tables["05_ablations/ablations"]),
-        "heads": tables["08_iav/intervals"],
+        "heads": tables["08a_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
         "maps": with_study(tables["05a_ablations/maps"], "maps", preset),
         "claims": tables["99_report/claims"],

@@ -28,8 +28,8 @@ _FILES = {
         "zero_shot_bars"
     ),
     "lines": (
-        "before_after depth_curves drift_curves entropy_boxes masking_curves "
-        "score_boxes shift_curves slope_intervals"
+        "agreement_curves before_after depth_curves drift_curves entropy_boxes heads_beside_flat "
+        "masking_curves score_boxes separation_dots shift_curves slope_intervals space_points"
     ),
     "shaded_text": "shaded_html shaded_methods",
     "style": "GAIN INK LOSS OBJECT OURS panels set_style",

@@ -11,12 +11,16 @@ from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import seaborn as sns
+from jaxtyping import Float, Int
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from torch import Tensor
 
 from relevit.iav.scores import HIGH as HIGH_ABOVE
+from relevit.iav.trend import separations
 from reproduction.plots.style import (
     INK,
     METHODS,
@@ -57,6 +61,17 @@ SHIFTS = {
     "patch_jigsaw": ("Jigsaw, patches", "swaps"),
 }
 QUANTITIES = {"smoothgrad": "SmoothGrad maps", "attention": "Attention maps"}
+AGREEMENT = {  # of a model's heads with its SmoothGrad
+    "score": "IA-score",
+    "above_flat": "IA-score, less that of a\nhead that looks everywhere alike",
+    "centred": "correlation",
+}
+PROPERTIES = {  # of finetuned models
+    "accuracy_pct": "accuracy (%)",
+    "robustness_pct": "accuracy under\nblur and jigsaw (%)",
+    "entropy_nats": "entropy of\nattention (nats)",
+    "iav_slope": "IA-score: change\nfrom first to last layer",
+}
 MAPS = {
     "smoothgrad": "SmoothGrad",
     "aav_dino": "SmoothGrad of DINO (AAV)",
@@ -178,6 +193,55 @@ def depth_curves(scores: pd.DataFrame, maps: Sequence[str] = ("smoothgrad", "aav
     return model_curves(parts, "layer", "score", "mean IA-score of the layer", sharey=True)
 
 
+def heads_beside_flat(scores: Float[Tensor, "images layers heads"], flat: float) -> Figure:
+    """How many heads of a model have which mean score; dotted: it looks everywhere alike."""
+    figure, (axis,) = panels(1, 6, 2.6)
+    axis.hist(scores.mean(dim=0).flatten().numpy(), bins=20, range=(0, 1), color=OURS)
+    axis.axvline(flat, color="black", linestyle=":")
+    axis.annotate(
+        "looks everywhere alike", (flat, 1), (4, -4), xycoords=("data", "axes fraction"),
+        textcoords="offset points", va="top", fontsize=9,
+    )  # fmt: skip
+    axis.set(title="Heads of one model", xlabel="mean IA-score", ylabel="heads")
+    return figure
+
+
+def agreement_curves(chance: pd.DataFrame) -> Figure:
+    """How far heads agree with the decision, by layer: as a score, above chance, as a correlation.
+
+    `chance` is of `heads.chance_table`. Line 0 is a head that looks everywhere alike.
+    """
+    table = chance.assign(above_flat=chance["score"] - chance["uniform"])
+    parts = dict.fromkeys(AGREEMENT.values(), table)
+    figure = model_curves(parts, "layer", list(AGREEMENT), "mean over heads and images")
+    for axis in figure.axes[1:]:
+        axis.axhline(0, color="black", linewidth=0.8)
+    return figure
+
+
+def separation_dots(properties: pd.DataFrame, kinds: pd.Series) -> Figure:
+    """A dot a run, a panel a property, which says whether it keeps the kinds apart.
+
+    `properties` and `kinds` are of `relevit.iav.run_properties`; apart are all runs of one kind
+    above all of the other (`relevit.iav.separations`).
+    """
+    ends = separations(properties, kinds).set_index("property")[["above", "below"]]
+    rows = properties.assign(kind=kinds).reset_index()
+    styles = model_styles(rows)
+    figure, axes = panels(properties.shape[1], 1.9 + 2.2 * properties.shape[1], 3.0)
+    for axis, name in zip(axes, properties, strict=True):
+        for place, (model, style) in enumerate(styles.items()):
+            own = rows[rows["model"] == model]
+            where = list(LINES).index(own["kind"].iloc[0]) + 0.1 * (place % 3 - 1)
+            dots = style | {"linestyle": "", "markersize": 6, "label": model}
+            axis.plot([where] * len(own), own[name], **dots)
+        said = "kinds apart" if ends.loc[name].max() > 0 else "kinds mixed"
+        axis.set(title=f"{PROPERTIES[name]}\n{said}", xlim=(-0.5, 1.5))
+        axis.set_xticks([0, 1], ["supervised", "self-\nsupervised"])
+    legend_beside(figure, axes[0])
+    return figure
+
+
 def score_boxes(
     scores: pd.DataFrame, layers: Sequence[int] = (1, 6, 12), map_name: str = "smoothgrad"
 ) -> Figure:
@@ -217,6 +281,23 @@ def head_boxes(table: pd.DataFrame, column: str, layers: Sequence[int]) -> Figur
             showfliers=False, linewidth=0.8, linecolor="black", saturation=1, ax=axis,
         )  # fmt: skip
         axis.set(title=f"{name}, layer {layer}", xlabel="head, by its median", ylabel="")
+    return figure
+
+
+def space_points(
+    places: Mapping[str, np.ndarray], labels: Int[Tensor, " images"], space: pd.DataFrame
+) -> Figure:
+    """Images in the last layer's space of scores, a panel a model, a colour a class (IAV Fig. 9).
+
+    `places` are points of `relevit.iav.tsne`, `space` is the table of that name.
+    """
+    numbers = space[space["layer"] == space["layer"].max()].groupby("model").first()
+    figure, axes = panels(len(places), 2.9 * len(places), 3)
+    for axis, (name, points) in zip(axes, places.items(), strict=True):
+        axis.scatter(*points.T, c=labels, cmap="tab20", s=30)
+        found = numbers.loc[name]
+        said = f"silhouette {found['silhouette']:.2f}, k-NN {found['knn_pct']:.0f} %"
+        axis.set(title=f"{name}\n{said}", xticks=[], yticks=[])
     return figure
 
 

@@ -289,7 +289,7 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "07_segmentation": _segmentation,
     "07a_segmentation": lambda cfg: _own(cfg, cfg.seeds),
     "06a_attribution": lambda cfg: _own(cfg, [cfg.seed]),
-    "08_iav": lambda cfg: _own(cfg, cfg.seeds),
+    "08a_iav": lambda cfg: _own(cfg, cfg.seeds),
     "99_report": lambda cfg: _own(cfg, cfg.seeds),
 }
 

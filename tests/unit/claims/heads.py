@@ -135,7 +135,7 @@ def space():
 
 
 def tables():
-    """All tables of 08_iav that criteria name, by `stage/stem`."""
+    """All tables of 08_iav and 08a_iav that criteria name, by `stage/stem`."""
     makers = globals() | {"heads": numbers}
-    names = [name for name in criteria().tables() if name.startswith("08_iav/")]
+    names = [name for name in criteria().tables() if name.split("/")[0] in ("08_iav", "08a_iav")]
     return {name: makers[name.split("/")[1]]() for name in names if name.split("/")[1] in makers}

@@ -198,7 +198,7 @@ def dual():
     areas = rows.assign(low_pct=rows["auc_pct"], high_pct=rows["auc_pct"])
     shot = frame([["clip-b32", 0, "unseen", 60.0, 60.0, 60.0, 0.1]],
                  "model seed classes accuracy_pct low_pct high_pct chance_pct")  # fmt: skip
-    return {"09_text/clip_perturbation": areas, "09_text/clip_zero_shot": shot}
+    return {"09a_text/clip_perturbation": areas, "09_text/clip_zero_shot": shot}
 
 
 def neighbours():
@@ -220,7 +220,7 @@ def drift():
     sizes = {DINO: 0.02, BEIT: 0.02, IN21K: 0.05, DEIT: 0.05}
     rows = [[model, what, epoch, size * (epoch < 30)] for model, size in sizes.items()
             for what in ("smoothgrad", "attention") for epoch in (1, 30)]  # fmt: skip
-    return {"08_iav/drift": exact(frame(rows, "model quantity epoch difference"))}
+    return {"08a_iav/drift": exact(frame(rows, "model quantity epoch difference"))}
 
 
 def each(table, models):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from reproduction.config import IavParams, StartParams
+from reproduction.config import IavFiguresParams, IavParams, StartParams
 from reproduction.training.classifier import TrainSettings
 
 HUB = ["beit-b", "dino-b", "deit-b", "vit-b-in21k"]
@@ -89,8 +89,6 @@ def test_training_settings_take_what_the_parameters_name_alike():
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"ratios_pct": [0.0]}, r"ratios_pct\.0 = 0\.0 .*greater than 0 \[shares of"),
-        ({"ratios_pct": [100.0]}, r"ratios_pct\.0 = 100\.0 .*less than 100"),
         ({"draws": 0}, r"draws = 0 .*greater than or equal to 1 \[noisy copies"),
         ({"images": 9}, "images = 9 .*greater than or equal to 10"),
         ({"epochs": 1}, "epochs = 1 .*greater than or equal to 2"),
@@ -102,3 +100,9 @@ def test_training_settings_take_what_the_parameters_name_alike():
 )
 def test_values_out_of_range(values, text):
     refused(f"^here: {text}", **values)
+
+
+@pytest.mark.parametrize(("share", "text"), [(0.0, "greater than 0"), (100.0, "less than 100")])
+def test_shares_that_are_masked_leave_something(share, text):
+    with pytest.raises(ValueError, match=rf"ratios_pct\.0 = {share} .*{text} \[shares of"):
+        IavFiguresParams.checked({"ratios_pct": [share]}, "here")

@@ -9,7 +9,15 @@ import torch
 from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS
 from relevit.iav import class_attention
-from reproduction.heads.measure import Explainer, entropy_table, follow_epochs, object_share_pct
+from reproduction.heads.measure import (
+    Explainer,
+    Explanation,
+    chance_table,
+    entropy_table,
+    explain_runs,
+    follow_epochs,
+    object_share_pct,
+)
 from reproduction.heads.runs import compared_runs, drawn_to_explain, finetune_run
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
@@ -80,7 +88,33 @@ def test_any_map_can_be_held_against_the_heads_and_shown(found):
     assert torch.equal(few.scores("object mask"), more.scores("mask")[:5])
 
 
+def test_it_is_the_same_out_of_a_file(found, tmp_path):
+    found.held_against({"other": found.maps["smoothgrad"]}).save(tmp_path / "it.safetensors")
+    again = Explanation.read(tmp_path / "it.safetensors")
+    assert torch.equal(again.attention, found.attention) and again.grid == found.grid
+    assert torch.equal(again.maps["smoothgrad"], found.maps["smoothgrad"])
+    with pytest.raises(FileNotFoundError, match=r"other\.safetensors is missing; run the stage"):
+        Explanation.read(tmp_path / "other.safetensors")
+
+
+def test_a_run_is_held_against_the_reference_and_the_objects(run, pictures, found):
+    cfg = params(run.folder.parents[2], epochs=EPOCHS, reference=run.model)
+    held = explain_runs(cfg, [run], EXPLAINER, pictures, {run: found})[run]
+    assert list(held.maps) == ["smoothgrad", "aav_dino", "mask"]
+    assert torch.equal(held.maps["aav_dino"], found.maps["smoothgrad"])
+    assert held.attention is found.attention, "it was known"
+
+
 # Tables
+
+
+def test_a_head_that_looks_everywhere_alike_scores_as_chance_and_correlates_with_nothing(run):
+    attention = torch.full((IMAGES, LAYERS, HEADS, PATCHES), 1 / PATCHES)
+    smooth = torch.rand(IMAGES, PATCHES, generator=torch.Generator().manual_seed(0))
+    table = chance_table({run: Explanation(attention, {"smoothgrad": smooth}, (4, 4))})
+    assert list(table.columns) == [*RUN, "layer", "score", "uniform", "centred"]
+    np.testing.assert_allclose(table["score"], table["uniform"], rtol=1e-5)
+    np.testing.assert_allclose(table["centred"], 0, atol=1e-5)
 
 
 def test_entropy_table(run, pictures):
@@ -88,7 +122,7 @@ def test_entropy_table(run, pictures):
     attention = torch.full((IMAGES, LAYERS, HEADS, PATCHES), 1 / PATCHES)
     attention[2, 1, 0] = torch.eye(PATCHES)[4]
     share = object_share_pct(pictures)
-    table = entropy_table(run, attention, share)
+    table = entropy_table({run: Explanation(attention, {}, (4, 4))}, pictures)
     assert list(table.columns) == [*RUN, "image", "layer", "head", "entropy", "object_share_pct"]
     one = (table["image"] == 2) & (table["layer"] == 2) & (table["head"] == 1)
     assert table.loc[one, "entropy"].item() == 0

@@ -67,6 +67,23 @@ def test_a_line_is_the_mean_and_its_band_the_range_of_seeds(scores):
     assert "Colours and lines: mini-deit; mini-dino." in alternative_text(figure)
 
 
+def test_agreement_is_drawn_above_that_of_a_head_without_a_choice():
+    rows = table(lambda row: {"score": 0.5, "uniform": 0.45, "centred": -0.1}, layer=(1, 2))
+    score, above, correlation = pictures.agreement_curves(rows).axes
+    for axis, height in ((score, 0.5), (above, 0.05), (correlation, -0.1)):
+        assert heights(axis, "mini-dino") == pytest.approx([height] * 2)
+
+
+@pytest.mark.parametrize(("gap", "said"), [(0.5, "apart"), (-0.5, "apart"), (0.05, "mixed")])
+def test_a_property_keeps_kinds_apart_where_no_runs_mix(gap, said):
+    """Two seeds of a model are 0.1 apart."""
+    runs = pd.MultiIndex.from_product([KINDS, SEEDS], names=["model", "seed"])
+    kinds = pd.Series([KINDS[model] for model, _ in runs], runs, name="kind")
+    values = [gap * (KINDS[model] == "supervised") + 0.1 * seed for model, seed in runs]
+    (axis,) = pictures.separation_dots(pd.DataFrame({"iav_slope": values}, runs), kinds).axes
+    assert axis.get_title().endswith(f"kinds {said}") and len(axis.lines) == 2
+
+
 def test_boxes_are_of_one_seed_coloured_by_the_median_and_sorted(scores):
     """mini-deit, seed 0: layer 1 has medians 0.675 to 0.525, layer 2 0.475 to 0.325."""
     first, second, dino, _ = pictures.score_boxes(scores, (1, 2)).axes

@@ -14,7 +14,7 @@ from reproduction.language import reading
 
 def params(**others) -> TextParams:
     small = dict(training_texts=32, validation_texts=10, held_out_texts=10)
-    small |= dict(explained_texts=4, reasoning_texts=4)
+    small |= dict(explained_texts=4)
     return TextParams(**small | others)
 
 
@@ -69,7 +69,7 @@ def test_a_corpus_on_disk_gives_what_it_has_and_own_rationales_where_there_are_a
     corpora = reading.read_corpora(cfg)
     movies = corpora["eraser_movies"]
     assert [len(getattr(movies, split)) for split in reading.COUNTS] == [8, 4, 6]
-    found = {name: reading.reasoning_documents(cfg, of) for name, of in corpora.items()}
+    found = {name: reading.reasoning_documents(of, 4) for name, of in corpora.items()}
     assert found["newsgroups"] == ()
     assert len(found["eraser_movies"]) == 4  # one review of six has no passage
     assert all(document.rationale for document in found["eraser_movies"])
