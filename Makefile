@@ -73,7 +73,7 @@ photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to fo
 	$(BIN)/python tools/photos.py $(DATA) -j $(JOBS)
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
-	$(BIN)/python -m reproduction.pipeline.exercises
+	$(BIN)/python -m reproduction.lessons.exercises
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
 	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
@@ -85,7 +85,7 @@ site: setup  ## Make the pages: notebooks, docs, API, gallery (PRESET=quick: of 
 	@echo 'Open $(PAGES)/html/index.html'
 
 lab: setup  ## Open copies of the notebooks in JupyterLab (FRESH=1: new copies)
-	@$(BIN)/python -m reproduction.pipeline.lab $(if $(FRESH),--fresh)
+	@$(BIN)/python -m reproduction.lessons.lab $(if $(FRESH),--fresh)
 	JUPYTER_CONFIG_PATH=profiles/lab $(BIN)/jupyter-lab
 
 # Two streams side by side, each with half of the cores.

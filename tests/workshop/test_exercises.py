@@ -12,7 +12,8 @@ import torch
 from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_notebook
 
-from reproduction.pipeline import checks, exercises
+from reproduction.lessons import exercises
+from reproduction.pipeline import checks
 from reproduction.pipeline.checks import Wrong
 
 pytestmark = pytest.mark.wrong_types  # what checks types in tests is not there for students

@@ -13,7 +13,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_notebook, new_output
 from PIL import Image
 
-from reproduction.pipeline import notebooks, slides
+from reproduction.lessons import slides
+from reproduction.pipeline import notebooks
 
 ROOT = Path(__file__).parents[2]
 WORKSHOP = ROOT / "workshop"

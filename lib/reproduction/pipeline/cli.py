@@ -484,7 +484,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _ready() -> int:
-    from reproduction.pipeline.ready import ready
+    from reproduction.pipeline.doctor import ready
 
     good = True
     for looked in ready():

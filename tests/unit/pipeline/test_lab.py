@@ -9,7 +9,7 @@ import pytest
 
 from relevit.base.files import project_root
 from reproduction.config import NOTEBOOKS
-from reproduction.pipeline import lab
+from reproduction.lessons import lab
 
 WORKED_IN = "02_finetune"
 

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError
 
 import pytest
 
-from reproduction.pipeline import ready
+from reproduction.pipeline import doctor as ready
 from reproduction.pipeline.cli import main
 
 Usage = namedtuple("Usage", "total used free")

@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root
-from reproduction.pipeline.slides import write_page, write_slides
+from reproduction.lessons.slides import write_page, write_slides
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n.*?^[ ]*{END}$")
@@ -118,7 +118,7 @@ def _text_of(notebook: NotebookNode) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
     root = project_root()
-    name = "python -m reproduction.pipeline.exercises"
+    name = "python -m reproduction.lessons.exercises"
     parser = argparse.ArgumentParser(prog=name, description=__doc__)
     parser.add_argument("--out", type=Path, default=root / "outputs" / "class")
     folder = parser.parse_args(arguments).out.expanduser()

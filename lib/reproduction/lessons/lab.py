@@ -13,7 +13,7 @@ import nbformat
 
 from relevit.base.files import project_root
 from reproduction.config import NOTEBOOKS, notebook_file
-from reproduction.pipeline.exercises import mark, untouched, with_links
+from reproduction.lessons.exercises import mark, untouched, with_links
 
 FOLDER = Path("outputs", "lab")
 
@@ -37,9 +37,7 @@ def write_copies(root: Path, folder: Path, fresh: bool = False) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduction.pipeline.lab", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m reproduction.lessons.lab", description=__doc__)
     parser.add_argument("--fresh", action="store_true", help="also for those that were worked in")
     root = project_root()
     try:
