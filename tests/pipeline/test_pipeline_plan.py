@@ -61,7 +61,7 @@ def made(project, monkeypatch) -> Path:
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
         # 04_cures reads a run that is made in the same job as new ones, 04a_cures what it writes.
         ("05_ablations", {"variant_seeds": [1]}, END | CURES | {"05_ablations", "runs"}),
-        ("01_masks", {"tau": 0.3}, END | CURES | {"01_masks", "runs"}),
+        ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04a_cures"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],
 )
