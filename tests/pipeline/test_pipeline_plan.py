@@ -65,7 +65,7 @@ def made(project, monkeypatch) -> Path:
             {"variant_seeds": [1]},
             END | CURES | {"05_ablations", "05a_ablations", "runs"},
         ),
-        ("01_masks", {"tau": 0.3}, END | CURES | {"01_masks", "runs"}),
+        ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04a_cures"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],
 )

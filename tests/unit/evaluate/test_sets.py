@@ -19,7 +19,8 @@ from relevit.evaluate.predictions import Classifier
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
 from reproduction.config import BenchmarkParams
-from reproduction.measures.sets import answer_sets, skipped_images
+from reproduction.measures import sets as measured
+from reproduction.measures.sets import answer_sets, clearest, disagreed, skipped_images
 
 from .test_predictions import LOGITS, PLAIN, Table
 
@@ -160,3 +161,17 @@ def test_broken_picture_is_left_out_and_counted(root, broken, tmp_path):
         pd.testing.assert_frame_equal(rows, expected.reset_index(drop=True))
     assert skipped_images([tmp_path / "run", tmp_path / "run"]) == {"r": [name]}
     assert skipped_images([tmp_path / "whole"]) == {}
+
+
+def test_images_to_show_are_those_seen_best_and_of_photographs_the_first(monkeypatch):
+    shown = replace(CUTOUTS.draw("a", range(4)), opacity=torch.tensor([0.2, 0.9, 0.9, 1.0]))
+    assert clearest(shown, 3) == [3, 1, 2]
+    assert clearest(replace(shown, opacity=None), 9) == [0, 1, 2, 3]
+    answers = {"one": [0, 1, 2, 3], "other": [5, 1, 6, 3]}  # on the first and third not the same
+
+    def said(network, spec, batches):
+        return pd.DataFrame({"prediction": answers[network]})
+
+    monkeypatch.setattr(measured, "predict", said)
+    pick = disagreed({name: name for name in answers}, None, shown, 2)
+    assert pick.opacity.tolist() == pytest.approx([0.9, 0.2])
