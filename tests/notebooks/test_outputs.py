@@ -6,6 +6,8 @@ statements that are true in every preset and on any machine.
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 import pytest
 
@@ -39,3 +41,12 @@ def printed(notebook: nbformat.NotebookNode) -> dict[str, str]:
 def test_tagged_outputs_are_those_that_are_stored(executed, name):
     stored = nbformat.read(project_root() / notebook_file(name), as_version=4)
     assert printed(executed[name]) == printed(stored)
+
+
+def test_the_report_asks_for_tables_that_are_made(executed):
+    """It leaves out those of notebooks that were not run, and so a wrong name, too."""
+    source = "".join(cell.source for cell in executed["99_report"].cells)
+    asked = set(re.findall(r'"(\d\da?_\w+/\w+)"', source))
+    folder = project_root() / "outputs" / "quick"
+    assert len(asked) > 5
+    assert [name for name in asked if not (folder / f"{name}.parquet").is_file()] == []
