@@ -18,11 +18,10 @@ CHANGED = {
     "04_cures": ("images_per_set", "60"),
     "05_ablations": ("images_per_set", "60"),
     "07_segmentation": ("scenes", "12"),
-    "08_iav": ("images", "12"),
 }
 SHOWN = ("shown", "3")
-# The others read nothing, and the report would run them all.
-ALONE = [name for name in NOTEBOOKS if READS[name] and name != "99_report"]
+# The others read nothing; the report would run them all, and appendices are as their lessons.
+ALONE = [name for name in NOTEBOOKS if READS[name] and name[2] != "a" and name != "99_report"]
 
 
 def papermill(project, name: str, monkeypatch, *more: str) -> str:
