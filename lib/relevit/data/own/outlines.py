@@ -27,8 +27,11 @@ GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
 GREYS = ("1", "L", "I", *GREY16)
 OPAQUE = 127  # the largest alpha of what is no object
 NAMED = 6  # values that an error names
-OUTLINES = (ValueError, TypeError, KeyError)  # what raises where `drawn` is given no outline
+DRAWING = (ValueError, TypeError, KeyError, OverflowError)  # what raises for what is no outline
 SAY = "say which values are the object (--object) and which are none (--ignore)"
+
+
+Size = tuple[int, int]  # width and height, pixels
 
 
 @dataclass(frozen=True)
@@ -50,16 +53,29 @@ class CocoMask:
     """The object of one picture as COCO has it: polygons or runs, of which the union counts."""
 
     outlines: tuple[tuple[str, Any], ...]  # name of each for people; polygons or {"counts", "size"}
-    size: tuple[int, int] | None  # width and height in the file, pixels
+    size: Size | None  # in the file
 
     @property
-    def drawn_on(self) -> tuple[int, int] | None:
-        """Width and height of the picture by the file or by its runs; None of polygons alone."""
+    def drawn_on(self) -> Size | None:
+        """Size of the picture by the file or by its runs; None of polygons alone."""
         try:
-            sizes = (size_of_runs(outline) for _, outline in self.outlines)
+            sizes = (_size_of_runs(outline) for _, outline in self.outlines)
             return self.size or next(filter(None, sizes), None)
         except ValueError:  # which is told by name when they are drawn
             return None
+
+    def drawn(self, size: Size) -> Mask:
+        """The pixels in a picture of this size. Raises: ValueError for an outline that has none."""
+        mask = np.zeros(size[::-1], dtype=bool)
+        for name, outline in self.outlines:
+            try:
+                one = (_runs if isinstance(outline, Mapping) else _polygons)(outline, *size)
+                if not one.any():
+                    raise ValueError("it has no pixel in the picture; are its units pixels?")
+            except DRAWING as error:
+                raise ValueError(f"{name}: {one_line(error)}") from error
+            mask |= one
+        return mask
 
 
 MaskSource = Path | CocoMask
@@ -107,7 +123,7 @@ def fitting_mask(source: MaskSource, picture: Path, values: MaskValues = AS_SEEN
         raise OtherSize(
             f"the mask has {has[0]} x {has[1]} pixels, the upright picture {size[0]} x {size[1]}"
         )
-    mask = _coco_mask(source, has) if isinstance(source, CocoMask) else open_mask(source, values)
+    mask = source.drawn(has) if isinstance(source, CocoMask) else open_mask(source, values)
     if not as_stored:
         return mask
     lying = Image.fromarray(mask)
@@ -217,60 +233,42 @@ def _need_numbers(what: str, values: MaskValues) -> None:
 # COCO
 
 
-def _coco_mask(source: CocoMask, size: tuple[int, int]) -> Mask:
-    mask = np.zeros(size[::-1], dtype=bool)
-    for name, outline in source.outlines:
-        try:
-            mask |= drawn(outline, size)
-        except OUTLINES as error:
-            raise ValueError(f"{name}: {one_line(error)}") from error
-    return mask
+def _runs(outline: Mapping[str, Any], width: int, height: int) -> Mask:
+    """The pixels of runs, packed or not. They are counted here: pycocotools fills what lacks."""
+    of, counts = _size_of_runs(outline), outline["counts"]
+    if of != (width, height):
+        raise ValueError(
+            f"its runs are of a picture of {of[0]} x {of[1]} pixels, this one has {width} x "
+            f"{height}"
+        )
+    counts = counts if isinstance(counts, list) else _unpacked(counts)
+    if sum(counts) != width * height or min(counts) < 0:
+        raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
+    return np.repeat(np.arange(len(counts)) % 2 == 1, counts).reshape(width, height).T
 
 
-def drawn(outline: Any, size: tuple[int, int]) -> Mask:
-    """The pixels of one annotation's segmentation in a picture of this width and height.
+def _polygons(outline: Any, width: int, height: int) -> Mask:
+    """The pixels of lists x, y, x, y of corners."""
+    from pycocotools import mask as tools
 
-    Polygons are lists x, y, x, y; runs may be packed or not. They are counted here: of too few
-    pycocotools fills the rest with what the memory holds.
-    Raises: ValueError for what is no outline of a picture of this size, or has no pixel in it.
-    """
-    width, height = size
-    if isinstance(outline, Mapping):
-        of, counts = size_of_runs(outline), outline["counts"]
-        if of != size:
+    polygons = [np.array(polygon, dtype=float) for polygon in outline]
+    for points in polygons:
+        few = points.ndim != 1 or points.size < 6 or points.size % 2
+        if few or not np.isfinite(points).all():
             raise ValueError(
-                f"its runs are of a picture of {of[0]} x {of[1]} pixels, this one has {width} x "
-                f"{height}"
+                f"it has a polygon of {points.size / 2:g} points; needed are 3: x, y, x, y ..."
             )
-        counts = counts if isinstance(counts, list) else _unpacked(counts)
-        if sum(counts) != width * height or min(counts) < 0:
-            raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
-        columns = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
-        mask = columns.reshape(width, height).T
-    else:
-        from pycocotools import mask as tools
-
-        polygons = [np.array(polygon, dtype=float) for polygon in outline]
-        for points in polygons:
-            few = points.ndim != 1 or points.size < 6 or points.size % 2
-            if few or not np.isfinite(points).all():
-                raise ValueError(
-                    f"it has a polygon of {points.size / 2:g} points; needed are 3: x, y, x, y ..."
-                )
-        runs = tools.merge(tools.frPyObjects([p.tolist() for p in polygons], height, width))
-        mask = tools.decode(runs).astype(bool)
-    if not mask.any():
-        raise ValueError("it has no pixel in the picture; are its units pixels?")
-    return mask
+    runs = tools.merge(tools.frPyObjects([p.tolist() for p in polygons], height, width))
+    return tools.decode(runs).astype(bool)
 
 
-def size_of_runs(outline: Any) -> tuple[int, int] | None:
-    """Width and height that runs are of, None of polygons. Raises: as `drawn`."""
+def _size_of_runs(outline: Any) -> Size | None:
+    """Width and height that runs are of, None of polygons."""
     if not isinstance(outline, Mapping):
         return None
     try:
         height, width = map(int, outline["size"])
-    except (*OUTLINES, OverflowError):
+    except DRAWING:
         raise ValueError("its runs have no size, [height, width] in pixels") from None
     return width, height
 
