@@ -22,7 +22,8 @@ from relevit.base.errors import one_line
 from relevit.data.pictures import opened
 from relevit.models.spec import Mask
 
-ON_THEIR_SIDE = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+TURNED = range(2, 9)  # EXIF orientations but for upright
+ON_THEIR_SIDE = range(5, 9)  # those that swap width and height
 GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
 GREYS = ("1", "L", "I", *GREY16)
 OPAQUE = 127  # the largest alpha of what is no object
@@ -94,7 +95,7 @@ def upright(image: Image.Image) -> Image.Image:
 
 def turned(image: Image.Image) -> bool:
     """Whether a picture that was opened and not yet read asks to be turned or mirrored."""
-    return _orientation(image) in (2, 3, 4, *ON_THEIR_SIDE)
+    return _orientation(image) in TURNED
 
 
 def _orientation(image: Image.Image) -> int:
@@ -109,39 +110,33 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (height, width) if side and image.format != "TIFF" else (width, height)
 
 
-def fitting_mask(source: MaskSource, picture: Path, values: MaskValues = AS_SEEN) -> Mask:
-    """The object's pixels in the upright picture.
+def fitting_mask(
+    source: MaskSource, picture: Path, values: MaskValues = AS_SEEN
+) -> tuple[Mask, Drawn | None]:
+    """The object's pixels in the upright picture, and how they were drawn where EXIF turns it.
 
     A mask of the size that the picture has in its file, on its side, is turned with it.
     Raises: OtherSize when the mask has another; ValueError, OSError as `open_mask`.
     """
     with opened(picture) as image:  # its header alone
         size, orientation = upright_size(image), _orientation(image)
-    has = _drawn_on(source) or size
-    as_stored = orientation in ON_THEIR_SIDE and has == size[::-1] != size
+    told = _drawn_on(source)
+    has, on_its_side = told or size, size[::-1]
+    tells = told is not None and orientation in ON_THEIR_SIDE and size != on_its_side
+    as_stored = tells and has == on_its_side
     if has != size and not as_stored:
         raise OtherSize(
             f"the mask has {has[0]} x {has[1]} pixels, the upright picture {size[0]} x {size[1]}"
         )
     mask = source.drawn(has) if isinstance(source, CocoMask) else open_mask(source, values)
-    if not as_stored:
-        return mask
-    lying = Image.fromarray(mask)
-    lying.getexif()[ExifTags.Base.Orientation] = orientation
-    return np.array(upright(lying))
+    if as_stored:
+        lying = Image.fromarray(mask)
+        lying.getexif()[ExifTags.Base.Orientation] = orientation
+        return np.array(upright(lying)), "as stored"
+    return mask, ("upright" if tells else "unknown") if orientation in TURNED else None
 
 
-def drawn_how(source: MaskSource, picture: Path) -> Drawn:
-    """What the size of a mask tells of what it was drawn on, where EXIF turns the picture."""
-    with opened(picture) as image:
-        size, orientation = upright_size(image), _orientation(image)
-    has = _drawn_on(source)
-    if has is None or orientation not in ON_THEIR_SIDE or size == size[::-1]:
-        return "unknown"
-    return "as stored" if has == size[::-1] else "upright"
-
-
-def _drawn_on(source: MaskSource) -> tuple[int, int] | None:
+def _drawn_on(source: MaskSource) -> Size | None:
     if isinstance(source, CocoMask):
         return source.drawn_on
     with opened(source) as image:
