@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -71,7 +71,6 @@ class Findings:
     used. `rows` are those of the listing that was examined, with the columns of UNSEEN.
     """
 
-    name: str
     listing: Listing
     corrupted: Corrupted
     rows: pd.DataFrame
@@ -109,15 +108,8 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
     the findings' listing goes without them, and always without copies, which have the pixels of
     another, and what this package drew. Its `white` is the smallest range that has no grey of more
     than 8 bits above it. `workers` are threads, 0 as many as cores.
-    Raises: ValueError for a listing without pictures, or another `corrupted`; what is wrong with
-    the files is for `need_usable` to raise.
+    What is wrong with the files is for `need_usable` to raise.
     """
-    if corrupted not in get_args(Corrupted):
-        raise ValueError(
-            f"{listing.name}: corrupted {corrupted!r} is unknown; use 'error' or 'skip'"
-        )
-    if not len(listing):
-        raise ValueError(f"{listing.name}: has no pictures; select at least one")
     workers = workers or cores()
     reading = read_ahead(
         lambda place: UNSEEN | _look(listing, place), range(len(listing)), AHEAD * workers, workers
@@ -133,7 +125,7 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
     deep = rows.loc[rows["deep"] & (rows["fault"] != "picture"), "largest"]
     white = white_of(int(deep.max())) if len(deep) else None
     known = replace(listing, rows=listing.rows.assign(pixels=rows["pixels"]), white=white)
-    return Findings(listing.name, known.select(np.flatnonzero(~left_out)), corrupted, rows)
+    return Findings(known.select(np.flatnonzero(~left_out)), corrupted, rows)
 
 
 def _compare(rows: pd.DataFrame) -> None:
@@ -194,30 +186,30 @@ def need_usable(findings: Findings) -> None:
     That is a refused picture or mask, unless these are skipped, a class of which no picture is
     left, or masks without an object in any.
     """
-    pictures, useless = findings.refused("picture"), findings.useless_masks
+    name, useless = findings.listing.name, findings.useless_masks
+    pictures = findings.refused("picture")
     unusable = pictures | findings.refused("mask")
     first, why = next(iter(unusable.items()), ("", ""))
     if first and findings.corrupted != "skip":
         remedy = REMEDY if first in pictures else "mend the mask, or remove it"
         raise ValueError(
-            f"{findings.name}: {first} cannot be used ({why}; {len(unusable)} such in all); "
-            f"{remedy}, {SKIP}"
+            f"{name}: {first} cannot be used ({why}; {len(unusable)} such in all); {remedy}, {SKIP}"
         )
     if useless and len(useless) == findings.rows["mask"].notna().sum():
         raise ValueError(
-            f"{findings.name}: none of its {len(useless)} masks has both an object and a "
+            f"{name}: none of its {len(useless)} masks has both an object and a "
             f"background, that of {useless[0]} the first; mend or remove them, or say which values "
             "are the object (--object)"
         )
-    gone = [name for name, count in findings.counts.items() if not count]
+    gone = [label for label, count in findings.counts.items() if not count]
     if len(gone) == len(findings.counts):
         raise ValueError(
-            f"{findings.name}: none of its {len(unusable)} pictures can be used, {first} the first "
+            f"{name}: none of its {len(unusable)} pictures can be used, {first} the first "
             f"({why}); {REMEDY}"
         )
     if gone:
         raise ValueError(
-            f"{findings.name}: no picture of the class {gone[0]!r} can be used ({len(gone)} such "
+            f"{name}: no picture of the class {gone[0]!r} can be used ({len(gone)} such "
             "classes); put others there, or take the class out"
         )
 
@@ -267,7 +259,7 @@ def lines(findings: Findings) -> list[str]:
     add("same names", "but for the ending", alike)
     said += _named("other files", "not read", [path.name for path in findings.listing.left_out])
     width = max(len(first) for first, _ in said)
-    return [findings.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
+    return [findings.listing.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
 
 
 def samples(listing: Listing, count: int, seed: int = 0) -> Listing:

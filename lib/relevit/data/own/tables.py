@@ -148,13 +148,7 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
             "read_data: a COCO file of annotations needs the package pycocotools, which is not "
             "installed: pip install pycocotools"
         ) from error
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        fault = next(_faults(content), "")
-    except ValueError as error:  # a broken text, or bytes that are no text
-        fault = f" cannot be read ({one_line(error)})"
-    if fault:
-        raise ValueError(f"read_data: {path}{fault}; {EXPORT}")
+    content = _content(path)
     names = {entry["id"]: same_form(str(entry["name"])) for entry in content["categories"]}
     objects: dict[Any, list[Entry]] = {}
     for place, entry in enumerate(content["annotations"]):
@@ -174,7 +168,7 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
                 f"read_data: {path}: the picture {image['file_name']} is missing; put it into "
                 f"{places[0]}, or give the folder of the pictures with --images"
             )
-        size, several = _size(image), len({entry["category_id"] for entry in mine}) > 1
+        size, several = _size(path, image), len({entry["category_id"] for entry in mine}) > 1
         largest = max(mine, key=lambda e: _area(e, size, file)) if several else mine[0]
         category = largest["category_id"]
         marked = [e for e in mine if e["category_id"] == category and e.get("segmentation")]
@@ -185,6 +179,17 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
     numbers = sorted(names, key=lambda number: (isinstance(number, str), number))
     classes = tuple(names[number] for number in numbers if names[number] in used)
     return pd.DataFrame(rows, columns=COLUMNS), classes, tuple(bare)
+
+
+def _content(path: Path) -> dict[str, list[Entry]]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        fault = next(_faults(content), "")
+    except ValueError as error:  # a broken text, or bytes that are no text
+        fault = f" cannot be read ({one_line(error)})"
+    if fault:
+        raise ValueError(f"read_data: {path}{fault}; {EXPORT}")
+    return content
 
 
 def _faults(content: Any) -> Iterator[str]:
@@ -206,21 +211,20 @@ def _faults(content: Any) -> Iterator[str]:
             if entry[key] not in known:
                 said = f"{key} {entry[key]!r}, which the file does not describe"
                 yield f": annotations[{place}] has {said}"
-    for image in content["images"]:
-        try:
-            _size(image)
-        except (TypeError, ValueError, OverflowError):
-            given = [image.get(side) for side in ("width", "height")]
-            said = f"has width and height {given}; pixels are needed"
-            yield f": the picture {image['file_name']} {said}"
 
 
-def _size(image: Entry) -> Size | None:
+def _size(path: Path, image: Entry) -> Size | None:
     """Width and height as the file has them, numbers or their text; None without."""
     given = [image.get(side) for side in ("width", "height")]
     if None in given:
         return None
-    width, height = (int(float(side)) for side in given)
+    try:
+        width, height = (int(float(side)) for side in given)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(
+            f"read_data: {path}: the picture {image['file_name']} has width and height {given}; "
+            f"pixels are needed: {EXPORT}"
+        ) from None
     return width, height
 
 
