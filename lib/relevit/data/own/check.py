@@ -137,10 +137,9 @@ def _compare(rows: pd.DataFrame) -> None:
             other = same.loc[same["label"] != label, "id"].iloc[0]
             why = f"it is the photograph {other} of another class, too"
             rows.loc[place, ["fault", "why"]] = "picture", why
+    untold = (rows["drawn"] == "unknown") & (rows["fault"] == "")
     if (rows["drawn"] == "as stored").any():
-        rows.loc[(rows["drawn"] == "unknown") & (rows["fault"] == ""), ["fault", "why"]] = (
-            "mask", UNTOLD,
-        )  # fmt: skip
+        rows.loc[untold, ["fault", "why"]] = "mask", UNTOLD
     whole = rows[(rows["pixels"] != "") & (rows["fault"] != "picture")]
     whole = whole.sort_values("mask", key=pd.isna, kind="stable")  # the first with a mask stays
     copies = whole[whole.duplicated("pixels") & (whole["fault"] == "")].index

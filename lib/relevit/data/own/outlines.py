@@ -30,8 +30,6 @@ OPAQUE = 127  # the largest alpha of what is no object
 NAMED = 6  # values that an error names
 DRAWING = (ValueError, TypeError, KeyError, OverflowError)  # what raises for what is no outline
 SAY = "say which values are the object (--object) and which are none (--ignore)"
-
-
 Size = tuple[int, int]  # width and height, pixels
 
 
@@ -102,7 +100,7 @@ def _orientation(image: Image.Image) -> int:
     return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
-def upright_size(image: Image.Image) -> tuple[int, int]:
+def upright_size(image: Image.Image) -> Size:
     """Width and height that a picture will have upright, from its header alone."""
     width, height = image.size
     side = _orientation(image) in ON_THEIR_SIDE

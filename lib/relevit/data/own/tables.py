@@ -195,9 +195,10 @@ def _content(path: Path) -> dict[str, list[Entry]]:
 def _faults(content: Any) -> Iterator[str]:
     """What makes a text no COCO file, each as the rest of a sentence."""
     for key, needed in COCO.items():
-        if not isinstance(content, dict) or not content.get(key):
+        entries = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(entries, list) or not entries:
             yield f" has no {key}, as a COCO file has"
-        for place, entry in enumerate(content[key]):
+        for place, entry in enumerate(entries):
             had = entry if isinstance(entry, dict) else {}
             lacking = (n for n, kind in needed.items() if not isinstance(had.get(n), kind))
             yield from (f": {key}[{place}] has no {name}, as COCO has" for name in lacking)
