@@ -58,7 +58,7 @@ def divide(choices: OwnChoices) -> OwnData:
     Raises: ValueError, FileNotFoundError.
     """
     found = examine_parts(_read_parts(choices), corrupted=choices.corrupted)
-    outlined = any(each.rows["masked"].any() for each in found.values())
+    outlined = any(each.rows["mask"].notna().any() for each in found.values())
     parts = {name: usable(each) for name, each in found.items()}
     first = next(iter(parts.values()))
     classes = _ordered(first.classes, choices)

@@ -64,7 +64,7 @@ class Work:
         """The object in the upright picture; none without a mask."""
         path = self.masks.get(name)
         try:
-            return None if path is None else fitting_mask(path, picture, self.values)
+            return None if path is None else fitting_mask(path, picture, self.values)[0]
         except READING as error:
             raise ValueError(f"{path} is no mask of {name} ({one_line(error)})") from error
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import nan
 from pathlib import Path
-from statistics import median
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -20,7 +19,7 @@ from relevit.base.errors import one_line
 from relevit.choices.words import Corrupted
 from relevit.data.image_set import read_ahead
 from relevit.data.own.listing import REMEDY, SKIP, Listing, order_note
-from relevit.data.own.outlines import GREY16, OtherSize, drawn_how, turned, upright
+from relevit.data.own.outlines import GREY16, OtherSize, fitting_mask, turned, upright
 from relevit.data.pictures import READING, drawn_here, opened
 from relevit.models.spec import as_rgb, is_deep, white_of
 
@@ -47,8 +46,6 @@ UNTOLD = (
     "EXIF turns it, and its mask may have been drawn on it upright, or as it is stored, as other "
     "masks of the set were; save it upright"
 )
-
-
 # What is known of a picture and its mask, in columns of `Findings.rows`, and of what nobody saw.
 UNSEEN = {
     "width": 0,  # upright, pixels
@@ -57,13 +54,12 @@ UNSEEN = {
     "pixels": "",  # alike for copies of a photograph, whatever their files
     "share": nan,  # of the picture that is object; NaN without a mask that can be used
     "framed": False,  # the object is at all four edges
-    "refused": "",  # why it cannot be used
-    "mask_refused": "",
     "largest": 0,  # value, of 255 or, where greys are `deep`, as it stands in the file
     "deep": False,
     "two_colours": False,  # and no third, as masks have
     "drawn": None,  # how, of a mask of a picture that EXIF turns
-    "ours": False,  # a map or the like that this package drew
+    "fault": "",  # of picture or mask, which are refused; copy or ours, which are left out
+    "why": "",
 }
 
 
@@ -72,12 +68,9 @@ class Findings:
     """What `examine` found.
 
     `listing` has the pictures to go on with: each once, and with corrupted="skip" those that can be
-    used. `rows` are those of the listing that was examined, with the columns of UNSEEN, `masked`
-    (whether it has a mask, whatever that is like) and `copy` (whether it has the pixels of another,
-    which stays).
+    used. `rows` are those of the listing that was examined, with the columns of UNSEEN.
     """
 
-    name: str
     listing: Listing
     corrupted: Corrupted
     rows: pd.DataFrame
@@ -85,15 +78,8 @@ class Findings:
     @property
     def counts(self) -> dict[str, int]:
         """Pictures that can be used, by class; also of classes of which none can."""
-        good = (self.rows[["refused", "mask_refused"]] == "").all(axis=1)
-        good &= ~self.rows["copy"] & ~self.rows["ours"]
-        found = good.groupby(self.rows["label"]).sum().to_dict()
+        found = (self.rows["fault"] == "").groupby(self.rows["label"]).sum().to_dict()
         return {name: found[name] for name in self.listing.classes if name in found}
-
-    @property
-    def unusable(self) -> dict[str, str]:
-        """Why pictures are refused, for themselves and then for their mask, by their ids."""
-        return self.reasons("refused") | self.reasons("mask_refused")
 
     @property
     def useless_masks(self) -> tuple[str, ...]:
@@ -103,16 +89,14 @@ class Findings:
     def ids(self, which: pd.Series) -> tuple[str, ...]:
         return tuple(self.rows.loc[which, "id"])
 
-    def reasons(self, column: str) -> dict[str, str]:
-        return self.rows[self.rows[column] != ""].set_index("id")[column].to_dict()
+    def refused(self, what: str) -> dict[str, str]:
+        """Why pictures are refused for a fault of "picture" or "mask", by their ids."""
+        return self.rows[self.rows["fault"] == what].set_index("id")["why"].to_dict()
 
     def named(self) -> pd.DataFrame:
         """All that is refused or left out: `file`, `class` and `why`."""
-        rows, why = self.rows, self.rows["refused"].where(self.rows["refused"] != "")
-        why = why.fillna(rows["mask_refused"].where(rows["mask_refused"] != ""))
-        why[rows["copy"]], why[rows["ours"]] = "a copy of another", "drawn by relevit"
-        found = pd.DataFrame({"file": rows["id"], "class": rows["label"], "why": why})
-        return found.dropna().reset_index(drop=True)
+        found = self.rows.loc[self.rows["fault"] != "", ["id", "label", "why"]]
+        return found.set_axis(["file", "class", "why"], axis=1).reset_index(drop=True)
 
 
 def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 0) -> Findings:
@@ -124,37 +108,42 @@ def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 
     the findings' listing goes without them, and always without copies, which have the pixels of
     another, and what this package drew. Its `white` is the smallest range that has no grey of more
     than 8 bits above it. `workers` are threads, 0 as many as cores.
-    Raises: ValueError for a listing without pictures, or another `corrupted`; what is wrong with
-    the files is for `need_usable` to raise.
+    What is wrong with the files is for `need_usable` to raise.
     """
-    if corrupted not in get_args(Corrupted):
-        raise ValueError(
-            f"{listing.name}: corrupted {corrupted!r} is unknown; use 'error' or 'skip'"
-        )
-    if not len(listing):
-        raise ValueError(f"{listing.name}: has no pictures; select at least one")
-    seen = pd.DataFrame(list(_look_at_all(listing, workers or cores())))
-    rows = listing.rows.drop(columns="pixels", errors="ignore").join(seen)
-    rows["masked"] = rows["mask"].notna()
-    _refuse_of_two_classes(rows)
-    if (rows["drawn"] == "as stored").any():
-        untold = (rows["drawn"] == "unknown") & (rows["mask_refused"] == "")
-        rows.loc[untold, "mask_refused"] = UNTOLD
-    # Of copies the first with a mask stays.
-    whole = rows[(rows["pixels"] != "") & (rows["refused"] == "")]
-    whole = whole.sort_values("masked", ascending=False, kind="stable")
-    rows["copy"] = whole.duplicated("pixels").reindex(rows.index, fill_value=False)
-    out = rows["copy"] | rows["ours"]
-    if corrupted == "skip":
-        out = out | (rows["refused"] != "") | (rows["mask_refused"] != "")
-    deep = rows.loc[rows["deep"] & (rows["refused"] == ""), "largest"]
-    white = white_of(int(deep.max())) if len(deep) else None
-    known = replace(
-        listing,
-        rows=rows[[*listing.rows.columns.drop("pixels", errors="ignore"), "pixels"]],
-        white=white,
+    workers = workers or cores()
+    reading = read_ahead(
+        lambda place: UNSEEN | _look(listing, place), range(len(listing)), AHEAD * workers, workers
     )
-    return Findings(listing.name, known.select(np.flatnonzero(~out)), corrupted, rows)
+    with warnings.catch_warnings(), closing(reading):
+        warnings.simplefilter("ignore")  # Pillow's on odd pictures, which are counted here
+        seen = pd.DataFrame(list(reading))
+    rows = listing.rows.drop(columns="pixels", errors="ignore").join(seen)
+    _compare(rows)
+    left_out = rows["fault"].isin(("copy", "ours")) | (
+        (rows["fault"] != "") & (corrupted == "skip")
+    )
+    deep = rows.loc[rows["deep"] & (rows["fault"] != "picture"), "largest"]
+    white = white_of(int(deep.max())) if len(deep) else None
+    known = replace(listing, rows=listing.rows.assign(pixels=rows["pixels"]), white=white)
+    return Findings(known.select(np.flatnonzero(~left_out)), corrupted, rows)
+
+
+def _compare(rows: pd.DataFrame) -> None:
+    """Note the faults that pictures have beside others: two classes, a mask's turn, copies."""
+    read = rows[rows["pixels"] != ""]
+    several = read.groupby("pixels")["label"].transform("nunique") > 1
+    for _, same in read[several].groupby("pixels"):
+        for place, label in same["label"].items():
+            other = same.loc[same["label"] != label, "id"].iloc[0]
+            why = f"it is the photograph {other} of another class, too"
+            rows.loc[place, ["fault", "why"]] = "picture", why
+    untold = (rows["drawn"] == "unknown") & (rows["fault"] == "")
+    if (rows["drawn"] == "as stored").any():
+        rows.loc[untold, ["fault", "why"]] = "mask", UNTOLD
+    whole = rows[(rows["pixels"] != "") & (rows["fault"] != "picture")]
+    whole = whole.sort_values("mask", key=pd.isna, kind="stable")  # the first with a mask stays
+    copies = whole[whole.duplicated("pixels") & (whole["fault"] == "")].index
+    rows.loc[copies, ["fault", "why"]] = "copy", "a copy of another"
 
 
 def examine_parts(
@@ -164,15 +153,6 @@ def examine_parts(
     found = {name: examine(part, corrupted=corrupted) for name, part in parts.items()}
     white = max((f.listing.white for f in found.values() if f.listing.white), default=None)
     return {n: replace(f, listing=replace(f.listing, white=white)) for n, f in found.items()}
-
-
-def _refuse_of_two_classes(rows: pd.DataFrame) -> None:
-    known = rows[rows["pixels"] != ""].drop_duplicates(["pixels", "label"])
-    for _, same in known[known.duplicated("pixels", keep=False)].groupby("pixels"):
-        for row in same.itertuples():
-            other = same.loc[same["label"] != row.label, "id"].iloc[0]
-            mine = (rows["pixels"] == row.pixels) & (rows["label"] == row.label)
-            rows.loc[mine, "refused"] = f"it is the photograph {other} of another class, too"
 
 
 def apart(parts: Mapping[str, Listing]) -> tuple[dict[str, Listing], dict[str, dict[str, str]]]:
@@ -195,7 +175,7 @@ def apart(parts: Mapping[str, Listing]) -> tuple[dict[str, Listing], dict[str, d
                     f"{i} of the class {label!r} is the photograph {first} of the class {other!r}; "
                     "a picture has one class: take one out"
                 )
-        kept[name] = part.select([p for p, row in enumerate(rows) if row[0] not in copies[name]])
+        kept[name] = part.select([p for p, i in enumerate(ids) if i not in copies[name]])
     return kept, copies
 
 
@@ -205,96 +185,80 @@ def need_usable(findings: Findings) -> None:
     That is a refused picture or mask, unless these are skipped, a class of which no picture is
     left, or masks without an object in any.
     """
-    unusable, useless = findings.unusable, findings.useless_masks
+    name, useless = findings.listing.name, findings.useless_masks
+    pictures = findings.refused("picture")
+    unusable = pictures | findings.refused("mask")
     first, why = next(iter(unusable.items()), ("", ""))
     if first and findings.corrupted != "skip":
-        itself = first in findings.reasons("refused")
-        remedy = REMEDY if itself else "mend the mask, or remove it"
+        remedy = REMEDY if first in pictures else "mend the mask, or remove it"
         raise ValueError(
-            f"{findings.name}: {first} cannot be used ({why}; {len(unusable)} such in all); "
-            f"{remedy}, {SKIP}"
+            f"{name}: {first} cannot be used ({why}; {len(unusable)} such in all); {remedy}, {SKIP}"
         )
-    if useless and len(useless) == findings.rows["masked"].sum():
+    if useless and len(useless) == findings.rows["mask"].notna().sum():
         raise ValueError(
-            f"{findings.name}: none of its {len(useless)} masks has both an object and a "
+            f"{name}: none of its {len(useless)} masks has both an object and a "
             f"background, that of {useless[0]} the first; mend or remove them, or say which values "
             "are the object (--object)"
         )
-    gone = [name for name, count in findings.counts.items() if not count]
+    gone = [label for label, count in findings.counts.items() if not count]
     if len(gone) == len(findings.counts):
         raise ValueError(
-            f"{findings.name}: none of its {len(unusable)} pictures can be used, {first} the first "
+            f"{name}: none of its {len(unusable)} pictures can be used, {first} the first "
             f"({why}); {REMEDY}"
         )
     if gone:
         raise ValueError(
-            f"{findings.name}: no picture of the class {gone[0]!r} can be used ({len(gone)} such "
+            f"{name}: no picture of the class {gone[0]!r} can be used ({len(gone)} such "
             "classes); put others there, or take the class out"
         )
 
 
 def lines(findings: Findings) -> list[str]:
     """What was found, for people: a screen or two, however large the set is."""
-    rows, ids = findings.rows, findings.ids
+    rows, fault, white = findings.rows, findings.rows["fault"], findings.listing.white
     have = {name: count for name, count in findings.counts.items() if count}
     said = [("pictures", f"{sum(have.values()):,} of {len(have):,} classes can be used")]
-    if have:
-        said.append(("of a class", _spread(sorted(have.values()))))
-        said.append(("classes", _classes(have)))
-        note = order_note(findings.listing.classes)
-        said += [("", note)] if note else []
-        read = rows.loc[rows["width"] > 0, ["width", "height"]]
-        (low, high), (least, most), (wide, tall) = read.min(), read.max(), read.median()
-        spread = f"{low} to {least} wide, {high} to {most} high"
-        said.append(("sizes, px", f"{spread}, median {wide:g} x {tall:g}"))
+    said += _classes(findings, have) if have else []
     odd = rows["odd"].explode().value_counts()
-    white = findings.listing.white
     for kind in (kind for kind in ODD if kind in odd):
         is_ranged = white and kind == "more than 8 bits"
         deep = f" from 0 to {white:,} ({white.bit_length()} bits)" if is_ranged else ""
         said.append((kind, f"{odd[kind]:,}: {ODD[kind]}{deep}"))
-    untold = ids((rows["drawn"] == "unknown") & (rows["mask_refused"] == ""))
-    said += _named("", "of them with masks that are taken as drawn upright", untold)
     light = rows["largest"].where(~rows["deep"], rows["largest"] * 255 / (white or 1))
-    said += _named(
-        "dark", f"without a pixel above {DARK} of 255", ids((light < DARK) & (rows["width"] > 0))
-    )
-    two = rows["two_colours"]
-    if not two[rows["pixels"] != ""].all():
-        said += _named("two colours", "have no third, as masks have; are they pictures?", ids(two))
+    two, read = rows["two_colours"], rows["width"] > 0
     verb = "left out" if findings.corrupted == "skip" else "refused"
-    side = rows[["width", "height"]].min(axis=1)
-    small = ids(side.between(1, SMALL - 1))
-    said += _named("small", f"with a side below {SMALL} px", small)
-    said += _reasons(verb, findings.reasons("refused"))
-    said += _named("twice", "left out as a copy", ids(rows["copy"]))
-    said += _named("drawn here", "left out: maps or samples of relevit", ids(rows["ours"]))
-    few = tuple(name for name, count in have.items() if count < FEWEST)
+
+    def add(first: str, what: str, which: pd.Series) -> None:
+        said.extend(_named(first, what, findings.ids(which)))
+
+    untold = (rows["drawn"] == "unknown") & (fault != "mask")
+    add("", "of them with masks that are taken as drawn upright", untold)
+    add("dark", f"without a pixel above {DARK} of 255", (light < DARK) & read)
+    if not two[rows["pixels"] != ""].all():
+        add("two colours", "have no third, as masks have; are they pictures?", two)
+    small = rows[["width", "height"]].min(axis=1).between(1, SMALL - 1)
+    add("small", f"with a side below {SMALL} px", small)
+    said += _reasons(verb, findings.refused("picture"))
+    add("twice", "left out as a copy", fault == "copy")
+    add("drawn here", "left out: maps or samples of relevit", fault == "ours")
+    few = [name for name, count in have.items() if count < FEWEST]
     said += _named("small classes", f"with fewer than {FEWEST} pictures", few)
-    said += _masks(findings)
-    said += _reasons(f"masks {verb}", findings.reasons("mask_refused"))
-    stems = rows["id"].str.rpartition(".")[0]
-    said += _named("same names", "but for the ending", ids(stems.duplicated(keep=False)))
-    others = [path.name for path in findings.listing.left_out]
-    said += _named("other files", "not read", others)
-    width = max(len(first) for first, _ in said)
-    return [findings.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
-
-
-def _masks(findings: Findings) -> list[tuple[str, str]]:
-    rows, share = findings.rows, findings.rows["share"]
-    if not rows["masked"].any():
-        return [("masks", "none")]
+    masked, share = rows["mask"].notna(), rows["share"]
     known = share.dropna()
     middle = f": the object is {100 * known.median():.0f} % of a picture (median)"
-    said = [("masks", f"{rows['masked'].sum():,}{middle if len(known) else ''}")]
-    kinds = {"missing": ~rows["masked"] & ~rows["ours"], "empty": share == 0, "full": share == 1}
-    for what, which in kinds.items():
-        said += _named("", what, findings.ids(which))
-    odd = (share > 0.5) | rows["framed"]
-    if len(known) and odd.sum() >= NEARLY_ALL * len(known):
+    count = f"{masked.sum():,}{middle if len(known) else ''}" if masked.any() else "none"
+    said.append(("masks", count))
+    add("", "missing", ~masked & (fault != "ours") & masked.any())
+    add("", "empty", share == 0)
+    add("", "full", share == 1)
+    if len(known) and ((share > 0.5) | rows["framed"]).sum() >= NEARLY_ALL * len(known):
         said.append(("", "they look inverted; if so, say what is the object: --object 0"))
-    return said
+    said += _reasons(f"masks {verb}", findings.refused("mask"))
+    alike = rows["id"].str.rpartition(".")[0].duplicated(keep=False)
+    add("same names", "but for the ending", alike)
+    said += _named("other files", "not read", [path.name for path in findings.listing.left_out])
+    width = max(len(first) for first, _ in said)
+    return [findings.listing.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
 
 
 def samples(listing: Listing, count: int, seed: int = 0) -> Listing:
@@ -302,56 +266,37 @@ def samples(listing: Listing, count: int, seed: int = 0) -> Listing:
 
     Of a listing in which some pictures have masks they are those with masks alone.
     """
-    outlined = [place for place, mask in enumerate(listing.masks) if mask is not None]
-    if outlined:
-        listing = listing.select(outlined)
+    outlined = np.flatnonzero(listing.rows["mask"].notna())
+    listing = listing.select(outlined) if len(outlined) else listing
     order = np.random.default_rng(seed).permutation(len(listing))
     labels = listing.labels.numpy()[order]
     rounds = pd.Series(labels).groupby(labels).cumcount()
-    return listing.select(sorted(order[np.argsort(rounds, kind="stable")][:count].tolist()))
-
-
-def _look_at_all(listing: Listing, workers: int) -> Iterator[dict[str, Any]]:
-    def look(place: int) -> dict[str, Any]:
-        return UNSEEN | _look(listing, place)
-
-    reading = read_ahead(look, range(len(listing)), AHEAD * workers, workers)
-    with warnings.catch_warnings(), closing(reading):
-        warnings.simplefilter("ignore")  # Pillow's on odd pictures, which are counted here
-        yield from reading
+    return listing.select(sorted(order[np.argsort(rounds, kind="stable")][:count]))
 
 
 def _look(listing: Listing, place: int) -> dict[str, Any]:
-    """What is known of a picture and its mask, as of UNSEEN."""
+    """What is known of a picture and its mask, of the columns of UNSEEN."""
     row = listing.rows.iloc[place]
     try:
         seen = _picture(row["image"])
     except READING as error:
-        return {"refused": one_line(error)}
-    if "ours" in seen:
-        return seen
-    sides = seen["width"], seen["height"]
-    if max(sides) > MOST_STRETCHED * min(sides):
-        text = f"{sides[0]} x {sides[1]} pixels; one side is over {MOST_STRETCHED} times the other"
-        return seen | {"pixels": "", "refused": text}
-    if row["mask"] is None:
+        return {"fault": "picture", "why": one_line(error)}
+    if "fault" in seen or row["mask"] is None:
         return seen
     try:
-        mask = listing.mask(place)
+        mask, drawn = fitting_mask(row["mask"], row["image"], listing.values)
     except READING as error:
         about = "" if isinstance(error, OtherSize) else "its mask: "
-        return seen | {"mask_refused": f"{about}{one_line(error)}"}
+        return seen | {"fault": "mask", "why": f"{about}{one_line(error)}"}
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    turned = "turned by EXIF" in seen["odd"]
-    how = {"drawn": drawn_how(row["mask"], row["image"])} if turned else {}
-    return seen | {"share": float(mask.mean()), "framed": framed} | how
+    return seen | {"share": float(mask.mean()), "framed": framed, "drawn": drawn}
 
 
 def _picture(path: Path) -> dict[str, Any]:
     """Upright size, oddities and pixels of a picture, which is decoded whole."""
     with opened(path) as image:
         if drawn_here(image):
-            return {"ours": True}
+            return {"fault": "ours", "why": "drawn by relevit"}
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
             "CMYK": image.mode == "CMYK",
@@ -365,7 +310,7 @@ def _picture(path: Path) -> dict[str, Any]:
         pixels = hashlib.blake2b(repr((image.size, deep)).encode(), digest_size=16)
         values = np.array(image).astype(np.int32) if deep else shown
         pixels.update(values.tobytes())
-        return {
+        seen = {
             "width": image.width,
             "height": image.height,
             "odd": tuple(kind for kind in ODD if is_odd[kind]),
@@ -374,37 +319,45 @@ def _picture(path: Path) -> dict[str, Any]:
             "deep": deep,
             "two_colours": shown.getcolors(2) is not None,
         }
+    if max(image.size) <= MOST_STRETCHED * min(image.size):
+        return seen
+    size = f"{image.width} x {image.height} pixels"
+    why = f"{size}; one side is over {MOST_STRETCHED} times the other"
+    return seen | {"pixels": "", "fault": "picture", "why": why}
 
 
-def _spread(counts: Sequence[int]) -> str:
-    if counts[0] == counts[-1]:
-        return f"{counts[0]:,} each"
-    return f"{counts[0]:,} to {counts[-1]:,}, median {median(counts):g}"
-
-
-def _classes(counts: dict[str, int]) -> str:
-    named = [f"{_short(name)} ({count:,})" for name, count in counts.items()]
+def _classes(findings: Findings, have: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Lines on the classes, and on the sizes of the pictures."""
+    counts = pd.Series(have)
+    least, most = counts.min(), counts.max()
+    middle = f"{least:,} to {most:,}, median {counts.median():g}"
+    named = [f"{_short(name)} ({count:,})" for name, count in have.items()]
     if len(named) > CLASSES_NAMED:
         named = [*named[: CLASSES_NAMED - 1], "..."]
-    return ", ".join(named)
+    note = order_note(findings.listing.classes)
+    sizes = findings.rows.loc[findings.rows["width"] > 0, ["width", "height"]]
+    (low, high), (widest, highest), (wide, tall) = sizes.min(), sizes.max(), sizes.median()
+    spread = f"{low} to {widest} wide, {high} to {highest} high"
+    return [
+        ("of a class", f"{least:,} each" if least == most else middle),
+        ("classes", ", ".join(named)),
+        *([("", note)] if note else []),
+        ("sizes, px", f"{spread}, median {wide:g} x {tall:g}"),
+    ]
 
 
 def _named(first: str, what: str, ids: Sequence[str]) -> list[tuple[str, str]]:
     """A line on so many files, the first by name; none for no file."""
-    if not ids:
-        return []
-    shown = ", ".join(map(_short, ids[:NAMED]))
-    return [(first, f"{len(ids):,} {what}: {shown}{' ...' if len(ids) > NAMED else ''}")]
+    shown = ", ".join(map(_short, ids[:NAMED])) + (" ..." if len(ids) > NAMED else "")
+    return [(first, f"{len(ids):,} {what}: {shown}")] if ids else []
 
 
-def _reasons(first: str, files: dict[str, str]) -> list[tuple[str, str]]:
+def _reasons(first: str, files: Mapping[str, str]) -> list[tuple[str, str]]:
     """Lines on refused files: how many, and each by name and reason, of very many the first."""
-    if not files:
-        return []
     shown = [("", f"{_short(name)}: {why}") for name, why in list(files.items())[:REASONS]]
-    more = len(files) - REASONS
-    left = [("", f"and {more:,} more: --list FILE has all")] if more > 0 else []
-    return [(first, f"{len(files):,}"), *shown, *left]
+    if (more := len(files) - REASONS) > 0:
+        shown.append(("", f"and {more:,} more: --list FILE has all"))
+    return [(first, f"{len(files):,}"), *shown] if files else []
 
 
 def _short(name: str) -> str:

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +178,10 @@ def _is_picture(name: str) -> bool:
     return name.lower().endswith(ENDINGS) and not name.startswith(".")
 
 
+def _is_png(name: str) -> bool:
+    return name.lower().endswith(".png")
+
+
 def _has_pictures(folder: Path) -> bool:
     return any(map(_is_picture, os.listdir(folder)))
 
@@ -269,17 +272,16 @@ def _parts(folder: Path, masks: Path | None) -> dict[str, str]:
     names = [name for name in _subfolders(folder) if folder / name != masks]
     heads = {re.match(".*[ _-]|", name)[0] for name in names}
     shared = heads.pop() if len(names) > 1 and len(heads) == 1 else ""
-    found: dict[str, str] = {}
-    for name in names:
-        part = part_of(name) or part_of(name.removeprefix(shared))
-        if part is None:
-            return {}
-        if part in found:
-            raise ValueError(
-                f"read_splits: {folder} has {found[part]} and {name}, both for {part}; keep one"
-            )
-        found[part] = name
-    return {part: found[part] for part in PARTS if part in found} if "train" in found else {}
+    found = {name: part_of(name) or part_of(name.removeprefix(shared)) for name in names}
+    if None in found.values():
+        return {}
+    if twice := _of_one(names, found.get):
+        raise ValueError(
+            f"read_splits: {folder} has {twice[0]} and {twice[1]}, both for {found[twice[0]]}; "
+            "keep one"
+        )
+    called = {part: name for name, part in found.items()}
+    return {part: called[part] for part in PARTS if part in called} if "train" in called else {}
 
 
 def _part(split: str) -> str | None:
@@ -290,12 +292,12 @@ def _part(split: str) -> str | None:
 
 def _class_folders(root: Path) -> dict[str, str]:
     """Folder names by class, in the order of classes, which is that of the names as they stand."""
-    names = [name for name in _subfolders(root) if root / name != _masks_root(root)]
-    twice = [name for name, count in Counter(map(same_form, names)).items() if count > 1]
-    if twice:
+    masks = _masks_root(root)
+    names = [name for name in _subfolders(root) if root / name != masks]
+    if twice := _of_one(names, same_form):
         raise ValueError(
-            f"read_data: {root} has two folders called {twice[0]}, written in two ways; put their "
-            "pictures into one"
+            f"read_data: {root} has two folders called {same_form(twice[0])}, written in two ways; "
+            "put their pictures into one"
         )
     return {same_form(name): name for name in names}
 
@@ -308,19 +310,28 @@ def _classes(
     classes = _class_folders(root)
     _need_classes(root, classes)
     masked = {} if masks is None else {same_form(name): name for name in _subfolders(masks)}
-    _need_known_masks(masks, masked, set(known) or set(classes), root)
-    beside = (
-        [] if root == folder else [folder / n for n in os.listdir(folder) if not _is_clutter(n)]
-    )
-    left_out = sorted(path for path in beside if path not in (root, folder / "masks", masks))
-    left_out += [root / name for name in os.listdir(root) if _is_written(root / name)]
+    known = set(known) or set(classes)
+    if unknown := [name for name in masked if name not in known]:
+        raise ValueError(
+            f"read_data: {masks} has the class {unknown[0]!r}, which {root} lacks ({len(unknown)} "
+            f"such); its classes are {some(sorted(known))}: rename the folder, or take it out"
+        )
+    read = (root, folder / "masks", masks)
+    beside = [] if root == folder else sorted(folder.iterdir())
+    left_out = [path for path in beside if not (path in read or _is_clutter(path.name))]
+    left_out += filter(_is_written, root.iterdir())
     rows: list[tuple[Any, ...]] = []
     for label, called in classes.items():
         inside = root / called
         pictures, others = pictures_in(inside)
         there = masks_beside(inside, pictures)
         pictures = [name for name in pictures if inside / name not in there.values()]
-        _need_pictures(inside, pictures, others)
+        if not pictures:
+            has = f"{len(others)} files like {others[0]} and no picture" if others else ""
+            raise ValueError(
+                f"read_data: the class folder {inside} has {has or 'no pictures'}; needed are "
+                f"files that end in {', '.join(ENDINGS)}: put some there, or remove the folder"
+            )
         if label in masked:
             left_out += there.values()
             there = masks_in(masks / masked[label])
@@ -342,7 +353,7 @@ def _classes(
 def masks_in(folder: Path) -> dict[str, Path]:
     """The PNG files of a class by the stem of their picture."""
     pictures, others = pictures_in(folder)
-    wrong = [name for name in pictures + others if not name.lower().endswith(".png")]
+    wrong = [name for name in pictures + others if not _is_png(name)]
     if wrong:
         raise ValueError(
             f"read_data: {folder / wrong[0]} is no PNG file ({len(wrong)} such in {folder}); save "
@@ -352,33 +363,45 @@ def masks_in(folder: Path) -> dict[str, Path]:
     return {stem_of(name): folder / name for name in pictures}
 
 
-def masks_beside(folder: Path, names: Sequence[str]) -> dict[str, Path]:
+def masks_beside(folder: Path, names: Iterable[str]) -> dict[str, Path]:
     """The masks among these files of a folder, as x_mask.png beside x.jpg, by the stem of x.
 
     Raises: ValueError for two of one picture, and what is no PNG.
     """
     pictures = sorted(filter(_is_picture, names))
     stems = set(map(stem_of, pictures))
-    found: dict[str, Path] = {}
-    for name in pictures:
-        named = BESIDE.fullmatch(stem_of(name))
-        if named is None or named[1] not in stems:
-            continue
-        if not name.lower().endswith(".png"):
-            raise ValueError(
-                f"read_data: {folder / name} is called as the mask of {named[1]} and is no PNG "
-                "file; save it as PNG, which keeps edges, or rename what is a picture"
-            )
-        if named[1] in found:
-            raise ValueError(
-                f"read_data: {folder} has {found[named[1]].name} and {Path(name).name}, both masks "
-                f"of {named[1]}; join them into one PNG"
-            )
-        found[named[1]] = folder / name
-    return found
+    called = {name: found[1] for name in pictures if (found := BESIDE.fullmatch(stem_of(name)))}
+    called = {name: stem for name, stem in called.items() if stem in stems}
+    if wrong := [name for name in called if not _is_png(name)]:
+        raise ValueError(
+            f"read_data: {folder / wrong[0]} is called as the mask of {called[wrong[0]]} and is no "
+            "PNG file; save it as PNG, which keeps edges, or rename what is a picture"
+        )
+    if twice := _of_one(called, called.get):
+        raise ValueError(
+            f"read_data: {folder} has {Path(twice[0]).name} and {Path(twice[1]).name}, both masks "
+            f"of {called[twice[0]]}; join them into one PNG"
+        )
+    return {stem: folder / name for name, stem in called.items()}
+
+
+def _of_one(names: Iterable[str], key: Callable[[str], Any]) -> tuple[str, str] | None:
+    """The first two names that are of one thing."""
+    seen: dict[Any, str] = {}
+    pairs = ((seen.setdefault(key(name), name), name) for name in names)
+    return next((pair for pair in pairs if pair[0] != pair[1]), None)
 
 
 # What is refused
+
+
+def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) -> None:
+    """Raise ValueError when two files differ in their ending alone."""
+    if twice := _of_one(names, stem_of):
+        raise ValueError(
+            f"read_data: {folder} has the {what} {' and '.join(twice)}, so that it is not known "
+            f"which {whose} {stem_of(twice[1])}; rename one, or take it out"
+        )
 
 
 def _need_classes(root: Path, classes: dict[str, str]) -> None:
@@ -398,9 +421,7 @@ def _need_classes(root: Path, classes: dict[str, str]) -> None:
                 f"read_data: {folder} has images and masks, and so is a data set of its own and no "
                 "class; give this folder in place of the one above it"
             )
-        if _has_pictures(folder):
-            continue
-        for inside in _subfolders(folder):
+        for inside in [] if _has_pictures(folder) else _subfolders(folder):
             other = first.setdefault(same_form(inside), called)
             if other != called:
                 raise ValueError(
@@ -418,36 +439,4 @@ def _need_classes(root: Path, classes: dict[str, str]) -> None:
             "their masks are, and no folder for each class; put the pictures of a class into "
             "images/<class> and its masks into masks/<class>, or list them in a .csv with the "
             "columns image, label and mask"
-        )
-
-
-def _need_one_each(folder: Path, names: Sequence[str], what: str, whose: str) -> None:
-    """Raise ValueError when two files differ in their ending alone."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(stem_of(name), name)
-        if other != name:
-            raise ValueError(
-                f"read_data: {folder} has the {what} {other} and {name}, so that it is not known "
-                f"which {whose} {stem_of(name)}; rename one, or take it out"
-            )
-
-
-def _need_pictures(folder: Path, pictures: Sequence[str], others: Sequence[str]) -> None:
-    if not pictures:
-        inside = f"{len(others)} files like {others[0]} and no picture" if others else "no pictures"
-        raise ValueError(
-            f"read_data: the class folder {folder} has {inside}; needed are files that end in "
-            f"{', '.join(ENDINGS)}: put some there, or remove the folder"
-        )
-
-
-def _need_known_masks(
-    masks: Path | None, masked: dict[str, str], classes: set[str], root: Path
-) -> None:
-    unknown = [name for name in masked if name not in classes]
-    if unknown:
-        raise ValueError(
-            f"read_data: {masks} has the class {unknown[0]!r}, which {root} lacks ({len(unknown)} "
-            f"such); its classes are {some(sorted(classes))}: rename the folder, or take it out"
         )

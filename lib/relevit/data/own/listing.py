@@ -96,7 +96,7 @@ class Listing:
     def mask(self, place: int) -> Mask:
         """One mask in the size of its upright picture, which has one. Raises: as `fitting_mask`."""
         row = self.rows.iloc[place]
-        return fitting_mask(row["mask"], row["image"], self.values)
+        return fitting_mask(row["mask"], row["image"], self.values)[0]
 
     def select(self, places: Iterable[SupportsInt]) -> Listing:
         """The pictures at these places, in this order; the classes stay."""

@@ -91,13 +91,14 @@ def range_of(path: Path) -> int | None:
 
 def _is_none(path: Path, but: Path | None) -> bool:
     """Whether a file is a mask, or was written here."""
-    if but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but)):
+    written = but and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
+    if written or _beside(path, "masks", "images"):
         return True
     try:
         with opened(path) as image:
-            return drawn_here(image) or _beside(path, "masks", "images") is not None
+            return drawn_here(image)
     except READING:  # it is refused when it is looked at
-        return _beside(path, "masks", "images") is not None
+        return False
 
 
 def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:

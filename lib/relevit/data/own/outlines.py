@@ -22,13 +22,15 @@ from relevit.base.errors import one_line
 from relevit.data.pictures import opened
 from relevit.models.spec import Mask
 
-ON_THEIR_SIDE = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+TURNED = range(2, 9)  # EXIF orientations but for upright
+ON_THEIR_SIDE = range(5, 9)  # those that swap width and height
 GREY16 = ("I;16", "I;16B", "I;16L", "I;16N")
 GREYS = ("1", "L", "I", *GREY16)
 OPAQUE = 127  # the largest alpha of what is no object
 NAMED = 6  # values that an error names
-OUTLINES = (ValueError, TypeError, KeyError)  # what raises where `drawn` is given no outline
+DRAWING = (ValueError, TypeError, KeyError, OverflowError)  # what raises for what is no outline
 SAY = "say which values are the object (--object) and which are none (--ignore)"
+Size = tuple[int, int]  # width and height, pixels
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,29 @@ class CocoMask:
     """The object of one picture as COCO has it: polygons or runs, of which the union counts."""
 
     outlines: tuple[tuple[str, Any], ...]  # name of each for people; polygons or {"counts", "size"}
-    size: tuple[int, int] | None  # width and height in the file, pixels
+    size: Size | None  # in the file
 
     @property
-    def drawn_on(self) -> tuple[int, int] | None:
-        """Width and height of the picture by the file or by its runs; None of polygons alone."""
+    def drawn_on(self) -> Size | None:
+        """Size of the picture by the file or by its runs; None of polygons alone."""
         try:
-            sizes = (size_of_runs(outline) for _, outline in self.outlines)
+            sizes = (_size_of_runs(outline) for _, outline in self.outlines)
             return self.size or next(filter(None, sizes), None)
         except ValueError:  # which is told by name when they are drawn
             return None
+
+    def drawn(self, size: Size) -> Mask:
+        """The pixels in a picture of this size. Raises: ValueError for an outline that has none."""
+        mask = np.zeros(size[::-1], dtype=bool)
+        for name, outline in self.outlines:
+            try:
+                one = (_runs if isinstance(outline, Mapping) else _polygons)(outline, *size)
+                if not one.any():
+                    raise ValueError("it has no pixel in the picture; are its units pixels?")
+            except DRAWING as error:
+                raise ValueError(f"{name}: {one_line(error)}") from error
+            mask |= one
+        return mask
 
 
 MaskSource = Path | CocoMask
@@ -78,14 +93,14 @@ def upright(image: Image.Image) -> Image.Image:
 
 def turned(image: Image.Image) -> bool:
     """Whether a picture that was opened and not yet read asks to be turned or mirrored."""
-    return _orientation(image) in (2, 3, 4, *ON_THEIR_SIDE)
+    return _orientation(image) in TURNED
 
 
 def _orientation(image: Image.Image) -> int:
     return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
-def upright_size(image: Image.Image) -> tuple[int, int]:
+def upright_size(image: Image.Image) -> Size:
     """Width and height that a picture will have upright, from its header alone."""
     width, height = image.size
     side = _orientation(image) in ON_THEIR_SIDE
@@ -93,39 +108,33 @@ def upright_size(image: Image.Image) -> tuple[int, int]:
     return (height, width) if side and image.format != "TIFF" else (width, height)
 
 
-def fitting_mask(source: MaskSource, picture: Path, values: MaskValues = AS_SEEN) -> Mask:
-    """The object's pixels in the upright picture.
+def fitting_mask(
+    source: MaskSource, picture: Path, values: MaskValues = AS_SEEN
+) -> tuple[Mask, Drawn | None]:
+    """The object's pixels in the upright picture, and how they were drawn where EXIF turns it.
 
     A mask of the size that the picture has in its file, on its side, is turned with it.
     Raises: OtherSize when the mask has another; ValueError, OSError as `open_mask`.
     """
     with opened(picture) as image:  # its header alone
         size, orientation = upright_size(image), _orientation(image)
-    has = _drawn_on(source) or size
-    as_stored = orientation in ON_THEIR_SIDE and has == size[::-1] != size
+    told = _drawn_on(source)
+    has, on_its_side = told or size, size[::-1]
+    tells = told is not None and orientation in ON_THEIR_SIDE and size != on_its_side
+    as_stored = tells and has == on_its_side
     if has != size and not as_stored:
         raise OtherSize(
             f"the mask has {has[0]} x {has[1]} pixels, the upright picture {size[0]} x {size[1]}"
         )
-    mask = _coco_mask(source, has) if isinstance(source, CocoMask) else open_mask(source, values)
-    if not as_stored:
-        return mask
-    lying = Image.fromarray(mask)
-    lying.getexif()[ExifTags.Base.Orientation] = orientation
-    return np.array(upright(lying))
+    mask = source.drawn(has) if isinstance(source, CocoMask) else open_mask(source, values)
+    if as_stored:
+        lying = Image.fromarray(mask)
+        lying.getexif()[ExifTags.Base.Orientation] = orientation
+        return np.array(upright(lying)), "as stored"
+    return mask, ("upright" if tells else "unknown") if orientation in TURNED else None
 
 
-def drawn_how(source: MaskSource, picture: Path) -> Drawn:
-    """What the size of a mask tells of what it was drawn on, where EXIF turns the picture."""
-    with opened(picture) as image:
-        size, orientation = upright_size(image), _orientation(image)
-    has = _drawn_on(source)
-    if has is None or orientation not in ON_THEIR_SIDE or size == size[::-1]:
-        return "unknown"
-    return "as stored" if has == size[::-1] else "upright"
-
-
-def _drawn_on(source: MaskSource) -> tuple[int, int] | None:
+def _drawn_on(source: MaskSource) -> Size | None:
     if isinstance(source, CocoMask):
         return source.drawn_on
     with opened(source) as image:
@@ -217,60 +226,42 @@ def _need_numbers(what: str, values: MaskValues) -> None:
 # COCO
 
 
-def _coco_mask(source: CocoMask, size: tuple[int, int]) -> Mask:
-    mask = np.zeros(size[::-1], dtype=bool)
-    for name, outline in source.outlines:
-        try:
-            mask |= drawn(outline, size)
-        except OUTLINES as error:
-            raise ValueError(f"{name}: {one_line(error)}") from error
-    return mask
+def _runs(outline: Mapping[str, Any], width: int, height: int) -> Mask:
+    """The pixels of runs, packed or not. They are counted here: pycocotools fills what lacks."""
+    of, counts = _size_of_runs(outline), outline["counts"]
+    if of != (width, height):
+        raise ValueError(
+            f"its runs are of a picture of {of[0]} x {of[1]} pixels, this one has {width} x "
+            f"{height}"
+        )
+    counts = counts if isinstance(counts, list) else _unpacked(counts)
+    if sum(counts) != width * height or min(counts) < 0:
+        raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
+    return np.repeat(np.arange(len(counts)) % 2 == 1, counts).reshape(width, height).T
 
 
-def drawn(outline: Any, size: tuple[int, int]) -> Mask:
-    """The pixels of one annotation's segmentation in a picture of this width and height.
+def _polygons(outline: Any, width: int, height: int) -> Mask:
+    """The pixels of lists x, y, x, y of corners."""
+    from pycocotools import mask as tools
 
-    Polygons are lists x, y, x, y; runs may be packed or not. They are counted here: of too few
-    pycocotools fills the rest with what the memory holds.
-    Raises: ValueError for what is no outline of a picture of this size, or has no pixel in it.
-    """
-    width, height = size
-    if isinstance(outline, Mapping):
-        of, counts = size_of_runs(outline), outline["counts"]
-        if of != size:
+    polygons = [np.array(polygon, dtype=float) for polygon in outline]
+    for points in polygons:
+        few = points.ndim != 1 or points.size < 6 or points.size % 2
+        if few or not np.isfinite(points).all():
             raise ValueError(
-                f"its runs are of a picture of {of[0]} x {of[1]} pixels, this one has {width} x "
-                f"{height}"
+                f"it has a polygon of {points.size / 2:g} points; needed are 3: x, y, x, y ..."
             )
-        counts = counts if isinstance(counts, list) else _unpacked(counts)
-        if sum(counts) != width * height or min(counts) < 0:
-            raise ValueError(f"its runs have {sum(counts)} pixels, the picture {width * height}")
-        columns = np.repeat(np.arange(len(counts)) % 2 == 1, counts)
-        mask = columns.reshape(width, height).T
-    else:
-        from pycocotools import mask as tools
-
-        polygons = [np.array(polygon, dtype=float) for polygon in outline]
-        for points in polygons:
-            few = points.ndim != 1 or points.size < 6 or points.size % 2
-            if few or not np.isfinite(points).all():
-                raise ValueError(
-                    f"it has a polygon of {points.size / 2:g} points; needed are 3: x, y, x, y ..."
-                )
-        runs = tools.merge(tools.frPyObjects([p.tolist() for p in polygons], height, width))
-        mask = tools.decode(runs).astype(bool)
-    if not mask.any():
-        raise ValueError("it has no pixel in the picture; are its units pixels?")
-    return mask
+    runs = tools.merge(tools.frPyObjects([p.tolist() for p in polygons], height, width))
+    return tools.decode(runs).astype(bool)
 
 
-def size_of_runs(outline: Any) -> tuple[int, int] | None:
-    """Width and height that runs are of, None of polygons. Raises: as `drawn`."""
+def _size_of_runs(outline: Any) -> Size | None:
+    """Width and height that runs are of, None of polygons."""
     if not isinstance(outline, Mapping):
         return None
     try:
         height, width = map(int, outline["size"])
-    except (*OUTLINES, OverflowError):
+    except DRAWING:
         raise ValueError("its runs have no size, [height, width] in pixels") from None
     return width, height
 

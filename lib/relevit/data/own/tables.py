@@ -8,7 +8,9 @@ class.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +20,16 @@ import pandas as pd
 from relevit.base.errors import one_line
 from relevit.base.results import parquet
 from relevit.data.own.listing import COLUMNS, PARTS, part_of, same_form, some
-from relevit.data.own.outlines import OUTLINES, CocoMask, drawn, size_of_runs, upright_size
+from relevit.data.own.outlines import CocoMask, Size, upright_size
 from relevit.data.pictures import READING, opened
 
 TABLES = (".csv", ".tsv", ".parquet")
 SEPARATORS = (",", ";", "\t")
+KEY = (str, int, float)  # what an id or a name may be
 COCO = {
-    "images": ("id", "file_name"),
-    "annotations": ("image_id", "category_id"),
-    "categories": ("id", "name"),
+    "images": {"id": KEY, "file_name": str},
+    "annotations": {"image_id": KEY, "category_id": KEY},
+    "categories": {"id": KEY, "name": KEY},
 }
 EXPORT = "export it again as COCO instances"
 Found = tuple[pd.DataFrame, tuple[str, ...], tuple[Path, ...]]
@@ -147,7 +150,6 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
         ) from error
     content = _content(path)
     names = {entry["id"]: same_form(str(entry["name"])) for entry in content["categories"]}
-    pictures = sorted(content["images"], key=lambda image: image["file_name"])
     objects: dict[Any, list[Entry]] = {}
     for place, entry in enumerate(content["annotations"]):
         if all(entry.get(key) in (None, 0, "0") for key in ("iscrowd", "ignore")):
@@ -155,58 +157,64 @@ def read_coco(path: Path, folder: Path | None = None) -> Found:
             objects.setdefault(entry["image_id"], []).append(named)
     if not objects:
         raise ValueError(f"read_data: {path} has crowds and ignored regions alone; mark an object")
-    places, rows = [folder] if folder else _folders(path), []
-    for image in pictures:
-        if mine := objects.get(image["id"]):
-            file, size = _file(path, image["file_name"], places), _size(path, image)
-            several = len({entry["category_id"] for entry in mine}) > 1  # else none is drawn here
-            largest = max(mine, key=lambda e: _area(e, size, file)) if several else mine[0]
-            category = largest["category_id"]
-            marked = [e for e in mine if e["category_id"] == category and e.get("segmentation")]
-            outlines = tuple((e["place"], e["segmentation"]) for e in marked)
-            mask = CocoMask(outlines, size) if marked else None
-            rows.append((_inside(file, path.parent), file, names[category], mask, None))
+    places, rows, bare = [folder] if folder else _folders(path), [], []
+    for image in sorted(content["images"], key=lambda image: image["file_name"]):
+        if not (mine := objects.get(image["id"])):
+            bare.append(places[0] / image["file_name"])
+            continue
+        file = next(filter(Path.is_file, (place / image["file_name"] for place in places)), None)
+        if file is None:
+            raise FileNotFoundError(
+                f"read_data: {path}: the picture {image['file_name']} is missing; put it into "
+                f"{places[0]}, or give the folder of the pictures with --images"
+            )
+        size, several = _size(path, image), len({entry["category_id"] for entry in mine}) > 1
+        largest = max(mine, key=lambda e: _area(e, size, file)) if several else mine[0]
+        category = largest["category_id"]
+        marked = [e for e in mine if e["category_id"] == category and e.get("segmentation")]
+        outlines = tuple((e["place"], e["segmentation"]) for e in marked)
+        mask = CocoMask(outlines, size) if marked else None
+        rows.append((_inside(file, path.parent), file, names[category], mask, None))
     used = {label for _, _, label, *_ in rows}
     numbers = sorted(names, key=lambda number: (isinstance(number, str), number))
     classes = tuple(names[number] for number in numbers if names[number] in used)
-    bare = tuple(places[0] / i["file_name"] for i in pictures if i["id"] not in objects)
-    return pd.DataFrame(rows, columns=COLUMNS), classes, bare
+    return pd.DataFrame(rows, columns=COLUMNS), classes, tuple(bare)
 
 
 def _content(path: Path) -> dict[str, list[Entry]]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        fault = next(_faults(content), "")
     except ValueError as error:  # a broken text, or bytes that are no text
-        raise ValueError(
-            f"read_data: {path} cannot be read ({one_line(error)}); {EXPORT}"
-        ) from error
-    for key, needed in COCO.items():
-        if not isinstance(content, dict) or not content.get(key):
-            raise ValueError(f"read_data: {path} has no {key}, as a COCO file has; {EXPORT}")
-        for place, entry in enumerate(content[key]):
-            without = [n for n in needed if not isinstance(entry, dict) or n not in entry]
-            if without:
-                raise ValueError(
-                    f"read_data: {path}: {key}[{place}] has no {without[0]}, as COCO has; {EXPORT}"
-                )
-    ids = {key: [entry["id"] for entry in content[key]] for key in ("images", "categories")}
-    names = [same_form(str(entry["name"])) for entry in content["categories"]]
-    for what, values in ({f"{k} have the id": v for k, v in ids.items()}
-                         | {"categories have the name": names}).items():  # fmt: skip
-        if len(set(values)) < len(values):
-            twice = next(each for each in values if values.count(each) > 1)
-            raise ValueError(f"read_data: {path}: two {what} {twice!r}; {EXPORT}")
-    known = {"image_id": set(ids["images"]), "category_id": set(ids["categories"])}
-    for place, entry in enumerate(content["annotations"]):
-        for key in (key for key in known if entry[key] not in known[key]):
-            raise ValueError(
-                f"read_data: {path}: annotations[{place}] has {key} {entry[key]!r}, which the file "
-                f"does not describe; {EXPORT}"
-            )
+        fault = f" cannot be read ({one_line(error)})"
+    if fault:
+        raise ValueError(f"read_data: {path}{fault}; {EXPORT}")
     return content
 
 
-def _size(path: Path, image: Entry) -> tuple[int, int] | None:
+def _faults(content: Any) -> Iterator[str]:
+    """What makes a text no COCO file, each as the rest of a sentence."""
+    for key, needed in COCO.items():
+        entries = content.get(key) if isinstance(content, dict) else None
+        if not isinstance(entries, list) or not entries:
+            yield f" has no {key}, as a COCO file has"
+        for place, entry in enumerate(entries):
+            had = entry if isinstance(entry, dict) else {}
+            lacking = (n for n, kind in needed.items() if not isinstance(had.get(n), kind))
+            yield from (f": {key}[{place}] has no {name}, as COCO has" for name in lacking)
+    ids = {key: Counter(entry["id"] for entry in content[key]) for key in ("images", "categories")}
+    names = Counter(same_form(str(entry["name"])) for entry in content["categories"])
+    for what, counts in {**{f"{key} have the id": ids[key] for key in ids},
+                         "categories have the name": names}.items():  # fmt: skip
+        yield from (f": two {what} {value!r}" for value, count in counts.items() if count > 1)
+    for place, entry in enumerate(content["annotations"]):
+        for key, known in (("image_id", ids["images"]), ("category_id", ids["categories"])):
+            if entry[key] not in known:
+                said = f"{key} {entry[key]!r}, which the file does not describe"
+                yield f": annotations[{place}] has {said}"
+
+
+def _size(path: Path, image: Entry) -> Size | None:
     """Width and height as the file has them, numbers or their text; None without."""
     given = [image.get(side) for side in ("width", "height")]
     if None in given:
@@ -221,19 +229,20 @@ def _size(path: Path, image: Entry) -> tuple[int, int] | None:
     return width, height
 
 
-def _area(entry: Entry, size: tuple[int, int] | None, file: Path) -> float:
+def _area(entry: Entry, size: Size | None, file: Path) -> float:
     """Pixels of an annotation; infinitely many of what is no outline, which is told later."""
     if not (outline := entry.get("segmentation")):
         *_, width, height = entry.get("bbox") or (0, 0)
         return float(width) * float(height)
+    alone = CocoMask((("", outline),), None)
     try:  # runs have a size of their own, of a turned picture that of its file
-        size = size_of_runs(outline) or size
+        size = alone.drawn_on or size
         if size is None:
             with opened(file) as image:
                 size = upright_size(image)
-        return float(drawn(outline, size).sum())
-    except (*OUTLINES, *READING):
-        return float("inf")
+        return float(alone.drawn(size).sum())
+    except READING:
+        return inf
 
 
 def _folders(path: Path) -> list[Path]:
@@ -244,13 +253,3 @@ def _folders(path: Path) -> list[Path]:
     if here.name == "annotations":
         places += [above / subset, above / "images" / subset, above / "images", above]
     return places
-
-
-def _file(path: Path, name: str, places: Sequence[Path]) -> Path:
-    found = next((place / name for place in places if (place / name).is_file()), None)
-    if found is None:
-        raise FileNotFoundError(
-            f"read_data: {path}: the picture {name} is missing; put it into {places[0]}, or give "
-            "the folder of the pictures with --images"
-        )
-    return found

@@ -21,7 +21,7 @@ def troubled(tmp_path_factory):
 
 def test_troubles_are_counted_and_named(troubled):
     found = examine(troubled, workers=2)
-    refused = found.reasons("refused")
+    refused = found.refused("picture")
     assert set(refused) == set(BROKEN) and found.counts == FINE
     assert refused[BROKEN[2]] == "no picture that Pillow knows"
     assert "truncated" in refused[BROKEN[0]] and "over 20 times" in refused[BROKEN[1]]
@@ -32,7 +32,7 @@ def test_troubles_are_counted_and_named(troubled):
     assert f"2 with a side below 32 px: {PLAIN}/line.png, {PLAIN}/small.PNG" in "\n".join(
         lines(found)
     )
-    assert found.listing.ids == troubled.ids and not found.rows["masked"].any()
+    assert found.listing.ids == troubled.ids and not found.rows["mask"].notna().any()
     with pytest.raises(ValueError, match=r"broken.jpg cannot be used \(.*; 3 such in all\); save"):
         need_usable(found)
     left = examine(troubled, corrupted="skip").listing
@@ -50,12 +50,12 @@ def test_masks_are_looked_at(tmp_path):
     save_mask(np.ones((7, 5), dtype=bool), masks / "3.png")
     (masks / "4.png").write_text("no picture")
     found = examine(read_data(tmp_path))
-    assert found.rows["masked"].sum() == 9 and 0 < found.rows["share"].median() < 0.5
+    assert found.rows["mask"].notna().sum() == 9 and 0 < found.rows["share"].median() < 0.5
     said = "\n".join(lines(found))
     for place, what in enumerate(("1 missing", "1 empty", "1 full")):
         assert f"{what}: ant/{place}.jpg" in said
     assert found.useless_masks == ("ant/1.jpg", "ant/2.jpg")
-    assert list(found.reasons("mask_refused")) == ["ant/3.jpg", "ant/4.jpg"]
+    assert list(found.refused("mask")) == ["ant/3.jpg", "ant/4.jpg"]
     with pytest.raises(ValueError, match=r"ant/3.jpg cannot be used \(the mask has 5 x 7 pixels"):
         need_usable(found)
     skipped = examine(read_data(tmp_path), corrupted="skip")
@@ -82,7 +82,7 @@ def test_greys_of_a_set_are_scaled_alike_by_the_range_that_holds_them(tmp_path, 
     listing = deep(tmp_path, ant=most, bee=most // 3)
     found = examine(listing)
     need_usable(found)
-    assert found.listing.white == white and not found.rows["copy"].any()
+    assert found.listing.white == white and (found.rows["fault"] == "").all()
     assert f"scaled to 8 bits from 0 to {white:,} ({bits} bits)" in "\n".join(lines(found))
     for place, top in ((0, most), (2, most // 3)):
         with found.listing.picture(place) as shown:
@@ -129,9 +129,9 @@ def test_outlines_that_may_lie_on_the_unturned_picture_are_refused(tmp_path):
         lines(examine(read_data(tmp_path)))
     )
     save_jpeg(picture(1, 1, kind="exif"), tmp_path / "images" / "ant" / "1.jpg")
-    assert not examine(read_data(tmp_path)).unusable, "drawn upright"
+    assert not examine(read_data(tmp_path)).refused("mask"), "drawn upright"
     save_mask(object_mask(1, 1, kind="exif"), tmp_path / "masks" / "ant" / "1.png")
-    found = examine(read_data(tmp_path)).unusable
+    found = examine(read_data(tmp_path)).refused("mask")
     assert list(found) == ["bee/0.jpg"] and "save it upright" in found["bee/0.jpg"]
 
 
