@@ -27,9 +27,7 @@ WELCOME = """Where does a Vision Transformer look? Can looking at the right thin
   relevit finetune --model NAME --data my_images/data --out run
                                                    finetune a model by a cure, and report
   relevit judge my_method.py:explain               hold an attribution method against three tests
-  relevit judge --cure my_cure.py:train            hold a way to finetune against one task
-  relevit doctor                                   is this machine ready for the notebooks?
-  relevit doctor FOLDER                            check the papers' data sets
+  relevit doctor                                   is this machine ready? (FOLDER: the papers' sets)
 
 relevit COMMAND --help has examples and all options.
 """
