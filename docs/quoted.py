@@ -436,7 +436,8 @@ def _judge_cures() -> Table:
     records = cure_judge.read_records(cure_judge.CureTask.read(), RESULTS / "judge_cures")
     rows = cure_judge.rows(records).reset_index()
     columns = {name: lambda row, name=name: row[name] for name in rows.columns[1:]}
-    return rows, {"cure": lambda row: f"`{row['cure']}`"} | columns
+    named = {"cure": lambda row: row["cure"] if row["cure"][0] == "(" else f"`{row['cure']}`"}
+    return rows, named | columns
 
 
 def _judge(model: str) -> Table:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 EXECUTED = "executed.ipynb"
 SUMMARY = "summary.json"
+# Environment variable of a notebook's process, and its value where the pipeline runs it.
+BY, PIPELINE = "RELEVIT_RUN_BY", "pipeline"
 FREE = {"device", "output_root", "preset", "shown"}  # change nothing in a stage's results
 
 Stage = TypeVar("Stage", bound=Params)

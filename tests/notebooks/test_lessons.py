@@ -34,7 +34,7 @@ LESSONS = {
     "01_masks": Lesson("masks without a label", lambda patches, refined: refined > patches > 30),
     "02_finetune": Lesson(
         "relevance goes to the object, and too high a rate costs",
-        lambda before, after, rate, change, high, lost, loss_before, loss: (
+        lambda before, after, rate, _, change, high, lost, loss_before, loss: (
             (after > before + 2 and rate < high and change >= -3 and lost < min(0, change))
             and (lost < -3 or loss > loss_before)  # what the rule refuses it for
         ),
@@ -54,12 +54,12 @@ LESSONS = {
     ),
     "06_attribution": Lesson(
         "some maps know the class and some cannot",
-        lambda rollout, gae, token: rollout == 50 < min(gae, token),
+        lambda raw, gae, token: raw == 50 < min(gae, token),
     ),
     "07_segmentation": Lesson(
         "maps outline, and the model needs what they show, beyond chance; a mask tells worth worse",
-        lambda before, after, first, chance, rest, best, mask, context, moved, twin: (
-            (after > before and first < chance < rest and best > mask)
+        lambda before, after, first, chance, rest, best, mask, random, context, moved, twin: (
+            (after > before and first < chance < rest and best > max(mask, random))
             and moved < min(context, twin)  # the answer moves with the map
         ),
     ),

@@ -46,7 +46,8 @@ def with_links(path: Path, folder: Path) -> NotebookNode:
     links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = cell.source.replace("](../", links)
+            # An appendix's link to its lesson leads to the copy beside it.
+            cell.source = re.sub(r"\]\(\.\./(?!\d\d_)", links, cell.source)
     return notebook
 
 

@@ -323,13 +323,16 @@ def _judge_cure(options: argparse.Namespace) -> int:
         from reproduction.runs import cure_judge
     if options.out and options.out.suffix != ".json":
         raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
+    if options.quick or options.method:
+        but = "--quick" if options.quick else repr(options.method)
+        raise ValueError(f"judge: {but} is for attribution methods; leave it out beside --cure")
     task = cure_judge.CureTask.read(options.task)
     known = cure_judge.read_records(task)
-    given = cure_judge.read_cure(options.cure, task) if options.cure else None
+    given = cure_judge.read_cure(options.cure, task, options.device) if options.cure else None
     if given is None and options.scenes is None:
         _say(cure_judge.in_words(known) if known else cure_judge.NO_ROWS, cure_judge.HOW.rstrip())
         return 0
-    opened = cure_judge.open_task(task)
+    opened = cure_judge.open_task(task, options.device)
     if options.scenes:
         cure_judge.write_images(options.scenes, opened)
         _say(f"written: {options.scenes}")
@@ -341,6 +344,7 @@ def _judge_cure(options: argparse.Namespace) -> int:
     name = options.out.stem if options.out else Path(options.cure[0].rpartition(":")[2]).stem
     record = cure_judge.judge(given, name, opened, _say)
     others = [each for each in known if each["cure"] != name]
+    others = [each for each in others if cure_judge.comparable(each, record)]
     _say(cure_judge.in_words([record, *others]))
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -461,6 +465,10 @@ def doctor(options: argparse.Namespace) -> int:
     Each is printed as soon as it is known.
     """
     if options.data_root is None:
+        if options.sets or options.deep or options.json:
+            raise ValueError(
+                "doctor: --set, --deep and --json are of a folder of data sets; give it"
+            )
         return _ready()
     from habitats.real.catalogue import CATALOGUE
     from reproduction.pipeline.doctor import examine, lines

@@ -47,20 +47,8 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     read, known = table.asked(preset), table.of_preset(preset)
     for name in preset.stages:
         write_parameters(preset.path, name)
-    for name, row in known.items():
-        needs = [each.name for each in runs.needs(row)]
-        asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
-        if runs.is_trained(row):
-            how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
-            asked["training"] = how | {"images": runs.original_images(row.params)}
-        folder = _room(preset) / name
-        with suppress(OSError, ValueError):  # none, or a damaged one
-            made, before = read_json(folder / MADE), read_json(folder / ASKED)
-            if row.more_than(made["asked"]):
-                (folder / ASKED).unlink()  # written anew, it is newer than what was made
-            elif before | {"asked": row.asked} == asked:
-                continue  # it was made with as much, or more: nothing is made anew
-        _write(folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
+    for row in known.values():
+        write_asked(row)
     times, data = known_seconds(preset.path.stem), preset.pipeline.benchmark.data
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
@@ -87,6 +75,22 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     _write(results / FOLDER / PLAN, json.dumps(plan, indent=2))
     jobs = notebooks | {f"runs {n} of {len(batches)}": job for n, job in enumerate(batches, 1)}
     return {name: job["seconds"] for name, job in jobs.items()} if times else {}
+
+
+def write_asked(row: Row) -> None:
+    """Write what a run is asked beside its files, anew only where that is more, or another."""
+    needs = [each.name for each in runs.needs(row)]
+    asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
+    if runs.is_trained(row):
+        how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
+        asked["training"] = how | {"images": runs.original_images(row.params)}
+    with suppress(OSError, ValueError):  # none, or a damaged one
+        made, before = read_json(row.folder / MADE), read_json(row.folder / ASKED)
+        if row.more_than(made["asked"]):
+            (row.folder / ASKED).unlink()  # written anew, it is newer than what was made
+        elif before | {"asked": row.asked} == asked:
+            return  # it was made with as much, or more: nothing is made anew
+    _write(row.folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
 
 
 def write_parameters(preset: Path, notebook: str) -> Path:

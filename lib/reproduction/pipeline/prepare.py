@@ -2,54 +2,102 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
 
 from relevit.base.files import project_root
-from reproduction.config import Params, notebook_file, reads
-from reproduction.pipeline import plan
+from reproduction.config import NOTEBOOKS, Params, notebook_file, reads
+from reproduction.config.preset import read_preset
+from reproduction.pipeline import lock, plan
 from reproduction.runs import runs, table
 from reproduction.runs.runs import Row
-from reproduction.stages import EXECUTED, preset_file, results_of, stage_folder
+from reproduction.stages import (
+    BY,
+    EXECUTED,
+    PIPELINE,
+    SUMMARY,
+    preset_file,
+    results_of,
+    stage_folder,
+)
 
 LAST = 2000  # characters of what a notebook said that has failed
+HELD = "notebook"  # in BY: one that holds the preset's lock runs this one
 
 
 def prepared(cfg: Params) -> Path:
     """The folder that a notebook writes to, once all that it reads is there.
 
     Other notebooks are run as the pipeline runs them, with the parameters of the preset; finetuning
-    runs are made with those of `cfg`. In the pipeline all is there already. Says what it makes, and
-    about how long that takes.
-    Raises: RuntimeError where a notebook fails; as `stage_folder`, `table.of` and `runs.make`.
+    runs are made with those of `cfg`. In the pipeline all is there, or has failed and is a gap.
+    Says what it makes, and about how long that takes.
+    Raises: RuntimeError where a notebook fails, or another process runs the preset; as
+    `stage_folder`, `table.of` and `runs.make`.
     """
     folder = stage_folder(cfg)
-    rows = [*runs.once(table.of(cfg)["run"]).values()] if table.asks(cfg.notebook) else []
-    before = [
-        *reads(cfg.notebook, cfg.benchmark.data),
-        *(n for row in rows for n in plan.reads_of_run(row)),
-    ]
-    notebooks = [name for name in dict.fromkeys(before) if not _there(cfg, name)]
-    times = plan.known_seconds(cfg.preset)
-    if notebooks:
-        _say(", ".join(notebooks), [times.get(name) for name in notebooks])
-    for name in notebooks:
-        _run(cfg, name)
-    missing = [row for row in rows if not _made(row)]
-    every = runs.once([*(need for row in missing for need in runs.needs(row)), *missing])
-    missing = [row for row in every.values() if not _made(row)]
-    if missing:
-        kinds = [times.get(plan.kind(row)) for row in missing]
-        _say(f"{len(missing)} finetuning run{'s' * (len(missing) > 1)}", kinds)
-    runs.make_missing(missing, cfg.device)
+    if os.environ.get(BY) == PIPELINE:
+        return folder
+    rows = _rows(cfg)
+    notebooks = _missing_notebooks(cfg, rows)
+    needed = [row for name in notebooks for row in _rows(_of_preset(cfg, name))]
+    missing = _missing_rows([*needed, *rows]) if not notebooks else [*needed, *rows]
+    if not notebooks and not missing:
+        return folder
+    with nullcontext() if os.environ.get(BY) == HELD else lock.held(cfg.preset):
+        times = plan.known_seconds(cfg.preset)
+        if notebooks:
+            of_runs = {row.name: times.get(plan.kind(row)) for row in missing}
+            _say(
+                ", ".join(notebooks), [*(times.get(name) for name in notebooks), *of_runs.values()]
+            )
+        for name in notebooks:
+            _run(cfg, name)
+        missing = _missing_rows(rows)
+        if missing:
+            kinds = [times.get(plan.kind(row)) for row in missing]
+            _say(f"{len(missing)} finetuning run{'s' * (len(missing) > 1)}", kinds)
+        for row in missing:
+            plan.write_asked(row)
+        runs.make_missing(missing, cfg.device)
     return folder
 
 
-def _say(what: str, seconds: list[float | None]) -> None:
-    known = [each for each in seconds if each]
-    time = f", about {sum(known) * len(seconds) / len(known):.0f} s on 2 cores" if known else ""
-    print(f"First, what this notebook reads is made: {what}{time}", flush=True)
+def _rows(cfg: Params) -> list[Row]:
+    asked = table.of(cfg)["run"] if table.asks(cfg.notebook) else []
+    return [*runs.once(asked).values()]
+
+
+def _of_preset(cfg: Params, notebook: str) -> Params:
+    return NOTEBOOKS[notebook].from_preset(preset_file(cfg.preset))
+
+
+def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:
+    """Those that it reads and are not there, or older than one that they read themselves."""
+    data = cfg.benchmark.data
+    before = [
+        *reads(cfg.notebook, data),
+        *(name for row in rows for name in plan.reads_of_run(row)),
+    ]
+    of_preset = read_preset(preset_file(cfg.preset)).stages
+    found: list[str] = []
+    for name in dict.fromkeys(before):
+        stale = name in of_preset and any(
+            each in found or _newer(cfg, each, name) for each in reads(name, data)
+        )
+        if name in of_preset and (stale or not _there(cfg, name)):
+            found.append(name)
+    return found
+
+
+def _newer(cfg: Params, one: str, other: str) -> bool:
+    paths = [project_root() / cfg.output_root / cfg.preset / n / SUMMARY for n in (one, other)]
+    return all(path.is_file() for path in paths) and (
+        paths[0].stat().st_mtime_ns > paths[1].stat().st_mtime_ns
+    )
 
 
 def _there(cfg: Params, notebook: str) -> bool:
@@ -60,15 +108,26 @@ def _there(cfg: Params, notebook: str) -> bool:
     return True
 
 
+def _missing_rows(rows: Iterable[Row]) -> list[Row]:
+    """Those that are not made, and what they need: what has failed is tried again."""
+    missing = [row for row in rows if not _made(row)]
+    every = runs.once([*(need for row in missing for need in runs.needs(row)), *missing])
+    return [row for row in every.values() if not _made(row)]
+
+
 def _made(row: Row) -> bool:
-    """Whether it has ended, be it in a failure: that is made again by the pipeline's next call."""
+    """Whether it is there; one that diverged would do so again."""
     try:
         runs.read(row, or_diverged=True)
-    except FileNotFoundError:
+    except (FileNotFoundError, runs.FailedError):
         return False
-    except runs.FailedError:
-        return True
     return True
+
+
+def _say(what: str, seconds: list[float | None]) -> None:
+    known = [each for each in seconds if each]
+    time = f", about {sum(known) * len(seconds) / len(known):.0f} s on 2 cores" if known else ""
+    print(f"First, what this notebook reads is made: {what}{time}", flush=True)
 
 
 def _run(cfg: Params, notebook: str) -> None:
@@ -79,7 +138,8 @@ def _run(cfg: Params, notebook: str) -> None:
     command = [sys.executable, "-m", "papermill", notebook_file(notebook), folder / EXECUTED]
     command += ["-f", given, "-p", "output_root", cfg.output_root, "-p", "device", cfg.device]
     command += ["--engine", "relevit", "--no-progress-bar"]
-    done = subprocess.run([*map(str, command)], cwd=project_root(), capture_output=True, text=True)
+    how = {"cwd": project_root(), "env": os.environ | {BY: HELD}}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, **how)
     if done.returncode:
         raise RuntimeError(
             f"{cfg.notebook} reads {notebook}, which has failed; see {folder / EXECUTED}:\n"

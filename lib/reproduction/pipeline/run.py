@@ -25,7 +25,7 @@ from relevit.base.files import need_disk_space, project_root
 from reproduction.config.preset import Preset, read_preset
 from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
-from reproduction.stages import EXECUTED, SUMMARY, preset_file
+from reproduction.stages import BY, EXECUTED, PIPELINE, SUMMARY, preset_file
 
 QUIET = ["--quiet", "host", "reason"]
 # Threads that have nothing to do sleep: beside other work they take ten times the processor else.
@@ -107,7 +107,7 @@ def snakemake(
     command += ["--rerun-triggers", "mtime", "--scheduler", "greedy", "--directory", str(root)]
     # The stages call papermill and python by name: those of this environment come first.
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
-    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path}}
+    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path, BY: PIPELINE}}
     if works:
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)

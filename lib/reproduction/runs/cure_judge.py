@@ -28,6 +28,8 @@ from torch import Tensor, nn
 import relevit
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
+from habitats.homes import CHALLENGE
+from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.files import project_root
 from relevit.base.seeding import seeded
@@ -39,6 +41,7 @@ from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
 from relevit.models.registry import shipped_weights
+from relevit.models.spec import ModelSpec
 from reproduction.config import FinetuneParams
 from reproduction.config.yaml_files import yaml_values
 from reproduction.measures.context import backgrounds_challenge
@@ -69,7 +72,7 @@ class CureTask(Checked):
     version: int = Field(ge=1)
     model: ModelName
     images_per_class: Count
-    masks: Literal["annotated", "boxes", "a_third"]
+    masks: Literal["annotated", "boxes"]
     seeds: list[Seed] = Field(min_length=1)
     images_per_set: Count = Field(ge=40)
     challenge_images: Count = Field(ge=40)
@@ -82,22 +85,29 @@ class CureTask(Checked):
     def read(cls, path: Path | None = None) -> CureTask:
         """The package's task, or that of a file. Raises: ValueError, FileNotFoundError."""
         path = path or Path(str(files("reproduction") / "assets" / "data" / TASK))
-        return cls.checked(yaml_values(path), str(path))
+        task = cls.checked(yaml_values(path), str(path))
+        for name in task.cures:
+            task.run(name, 0, where=f"{path}: {name}")
+        return task
 
-    def run(self, name: str, seed: int) -> FinetuneParams:
+    def run(
+        self, name: str, seed: int, device: str = "auto", where: str = "judge"
+    ) -> FinetuneParams:
         """A built-in cure as a finetuning run. Raises: ValueError for a wrong parameter."""
         base = {"model": self.model, "masks": self.masks, "seed": seed, "epochs": self.epochs}
         base |= {"images_per_class": self.images_per_class, "batch_size": self.batch_size}
-        return FinetuneParams.checked(base | self.cures.get(name, {}), f"{TASK}: {name}")
+        return FinetuneParams.checked(base | {"device": device} | self.cures.get(name, {}), where)
 
 
 class Opened(NamedTuple):
-    """A task with its benchmark, its original's weights, and what that one answers."""
+    """A task with its benchmark, its original's weights, what that one answers, and its gap."""
 
     task: CureTask
     bench: Benchmark
     origin: Path
     answers: pd.DataFrame
+    gap_pts: float
+    device: str = "auto"
 
     @property
     def images(self) -> list[Batch]:
@@ -105,28 +115,38 @@ class Opened(NamedTuple):
         return [training_images(self.task.run("", seed), self.bench) for seed in self.task.seeds]
 
     def hashes(self) -> set[str]:
-        """The SHA-256 of the pixels of each test image."""
-        size = self.bench.spec(self.task.model).image_size
-        sets = [
-            self.bench.draw(name, range(self.task.images_per_set), size=size) for name in TEST_SETS
-        ]
-        return {pixels_hash(image) for batch in sets for image in batch.images}
+        """The SHA-256 of the pixels of each test image, those of the gap among them."""
+        counts = dict.fromkeys(TEST_SETS, self.task.images_per_set)
+        counts |= dict.fromkeys(CHALLENGE, self.task.challenge_images)
+        size, drawn = self.bench.spec(self.task.model).image_size, self.bench.test_batches
+        batches = (drawn(name, count, BATCH, size=size) for name, count in counts.items())
+        return {pixels_hash(image) for some in batches for batch in some for image in batch.images}
 
 
-def open_task(task: CureTask) -> Opened:
+def open_task(task: CureTask, device: str = "auto") -> Opened:
     """The task, and the answers of its original."""
     bench = open_benchmark(task.run("", 0))
     origin = shipped_weights(task.model, task.run("", 0).benchmark.learned)
-    return Opened(task, bench, origin, _answers(_classifier(task, bench, origin), task, bench))
+    classifier = _classifier(
+        load_model(task.model, origin, device=device), bench, bench.spec(task.model)
+    )
+    return Opened(
+        task,
+        bench,
+        origin,
+        _answers(classifier, task, bench),
+        _gap(classifier, task, bench),
+        device,
+    )
 
 
-def read_cure(given: Sequence[str], task: CureTask) -> Cure | list[Path]:
+def read_cure(given: Sequence[str], task: CureTask, device: str = "auto") -> Cure | list[Path]:
     """A cure of the task by its name, `my_file.py:name`, or weights: a file for each seed.
 
     Raises: FileNotFoundError; ValueError for what is none, and for another number of files.
     """
     if len(given) == 1 and given[0] in task.cures:
-        return _built_in(given[0], task)
+        return _built_in(given[0], task, device)
     paths = [Path(each) for each in given]
     if all(path.suffix in WEIGHTS for path in paths):
         if lost := [path for path in paths if not path.is_file()]:
@@ -138,14 +158,17 @@ def read_cure(given: Sequence[str], task: CureTask) -> Cure | list[Path]:
             )
         return paths
     if len(given) != 1:
-        raise ValueError(f"judge: {list(given)} are no cure; give one, or weights of each seed")
+        raise ValueError(
+            f"judge: {list(given)} are no cure; give one, or weights of each seed ("
+            f"{', '.join(WEIGHTS)})"
+        )
     known = f"FILE.py:NAME, weights for seeds {task.seeds}, or one of {', '.join(task.cures)}"
     return load_callable(given[0], f"cure; give {known}", "(model, spec, batch, seed) -> model")
 
 
-def _built_in(name: str, task: CureTask) -> Cure:
+def _built_in(name: str, task: CureTask, device: str) -> Cure:
     def cure(model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
-        params = task.run(name, seed)
+        params = task.run(name, seed, device)
         bench = open_benchmark(params)
         origin = shipped_weights(task.model, params.benchmark.learned)
         with TemporaryDirectory() as folder:
@@ -158,23 +181,23 @@ def _built_in(name: str, task: CureTask) -> Cure:
 def judge(
     given: Cure | list[Path], name: str, opened: Opened, say: Callable[[str], object] = print
 ) -> dict[str, Any]:
-    """The record of a cure: the row's numbers, versions, and hashes of all that made them.
+    """The record of a cure: the row's numbers, versions, hashes of original and images.
 
     Raises: ValueError for a cure that fails, or gives what is no such model; as `load_model`.
     """
-    task, bench, _, before = opened
+    task, bench, _, before, _, device = opened
     spec, parts, gaps, seconds = bench.spec(task.model), [], [], []
     for place, (seed, batch) in enumerate(zip(task.seeds, opened.images, strict=True)):
         begun = time.perf_counter()
         if isinstance(given, list):
-            model = load_model(task.model, given[place])
+            model = load_model(task.model, given[place], device=device)
         else:
-            model = _cured(given, load_model(task.model, opened.origin), spec, batch, seed)
+            model = load_model(task.model, opened.origin, device=device)
+            model = _cured(given, model, spec, batch, seed)
         seconds.append(time.perf_counter() - begun)
-        classifier = make_classifier(model, spec, "auto", probe=bench.probe(spec))
+        classifier = _classifier(model, bench, spec)
         parts.append(_answers(classifier, task, bench).assign(seed=seed))
-        gap = backgrounds_challenge(classifier, bench.test_batches, task.challenge_images)
-        gaps.append(gap["background_gap_pts"])
+        gaps.append(_gap(classifier, task, bench))
         say(f"seed {seed}: {seconds[-1]:.0f} s, {100 * _mean(parts[-1]):.1f} % on the shifted sets")
     seen = pd.concat(parts, ignore_index=True)
     start = pd.concat([before.assign(seed=seed) for seed in task.seeds], ignore_index=True)
@@ -182,10 +205,22 @@ def judge(
     for key, sets in {"change_pts": None, "val_pts": ["val"]}.items():
         found = difference(seen, start, *([sets] if sets else []))
         numbers[key] = [round(found[end], 4) for end in ("change_pts", "low_pts", "high_pts")]
-    numbers |= {"worst_class_pct": round(worst(seen, bench)["worst_class_pct"], 4)}
+    numbers |= {"worst_home_pct": round(worst(seen, bench)["worst_home_pct"], 4)}
     numbers |= {"gap_pts": round(float(np.mean(gaps)), 4)}
     numbers |= {"seconds": None if isinstance(given, list) else round(float(np.mean(seconds)), 1)}
-    return {"cure": name, "numbers": numbers, **_made_by(opened)}
+    return {"cure": name, "numbers": numbers, "before": _before(opened), **_made_by(opened)}
+
+
+def _before(opened: Opened) -> dict[str, float]:
+    """Top-1 of the original in percent, and its gap in points."""
+    val = opened.answers[opened.answers["dataset"] == "val"]["right"].mean()
+    found = {"shifted_pct": 100 * _mean(opened.answers), "val_pct": 100 * val}
+    found |= {
+        "worst_home_pct": worst(opened.answers.assign(seed=0), opened.bench)["worst_home_pct"]
+    }
+    return {
+        key: round(float(each), 4) for key, each in (found | {"gap_pts": opened.gap_pts}).items()
+    }
 
 
 def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
@@ -205,9 +240,8 @@ def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> 
     return found.eval()
 
 
-def _classifier(task: CureTask, bench: Benchmark, weights: Path) -> Classifier:
-    spec = bench.spec(task.model)
-    return make_classifier(load_model(task.model, weights), spec, "auto", probe=bench.probe(spec))
+def _classifier(model: nn.Module, bench: Benchmark, spec: ModelSpec) -> Classifier:
+    return make_classifier(model, spec, "auto", probe=bench.probe(spec))
 
 
 def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.DataFrame:
@@ -219,6 +253,11 @@ def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.Dat
     }
     rows = pd.concat(found, names=["dataset", "index"]).reset_index()
     return rows.assign(right=rows["label_rank"] == 0)[["dataset", "index", "label", "right"]]
+
+
+def _gap(classifier: Classifier, task: CureTask, bench: Benchmark) -> float:
+    found = backgrounds_challenge(classifier, bench.test_batches, task.challenge_images)
+    return found["background_gap_pts"]
 
 
 def _mean(answers: pd.DataFrame) -> float:
@@ -233,10 +272,10 @@ def _made_by(opened: Opened) -> dict[str, Any]:
         for place, batch in enumerate(opened.images)
         for key, part in (("images", batch.images), ("masks", batch.masks))
     }
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = choose_device(opened.device).type
     versions = {each.__name__: each.__version__ for each in (relevit, torch, timm, np)}
     return {
-        "task": opened.task.model_dump(exclude={"cures"}),
+        "task": opened.task.model_dump(),
         "original": fingerprint(weights),
         "finetuned_on": fingerprint(trained),
         "tested_on": hashlib.sha256("".join(sorted(opened.hashes())).encode()).hexdigest(),
@@ -307,11 +346,21 @@ def read_records(task: CureTask, folder: Path | None = None) -> list[dict[str, A
         try:
             each = json.loads(path.read_text("utf-8"))
             in_words([each])
-            same = each["task"] == task.model_dump(exclude={"cures"})
+            same = each["task"] == task.model_dump()
         except (ValueError, LookupError, TypeError, AttributeError):
             raise ValueError(f"judge: {path} is no whole row of a cure; judge it anew") from None
         found += [each] if same else []
+        if same and not comparable(found[0], each):
+            raise ValueError(
+                f"judge: {path} was judged on another original or other images than the others; "
+                "judge it anew"
+            )
     return found
+
+
+def comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether both started from the same original, and saw the same images."""
+    return all(one[key] == other[key] for key in ("task", "original", "finetuned_on", "tested_on"))
 
 
 def in_words(records: Iterable[dict[str, Any]]) -> str:
@@ -321,17 +370,23 @@ def in_words(records: Iterable[dict[str, Any]]) -> str:
 
 def rows(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
     """A row a cure, the largest gain first, with numbers and intervals as text."""
-    found_rows = {}
+    found_rows, records = {}, list(records)
     for each in sorted(records, key=lambda each: -each["numbers"]["change_pts"][0]):
         found = each["numbers"]
         cells = {
             said: "{:+.1f} ({:+.1f} to {:+.1f})".format(*found[key])
             for key, said in NUMBERS.items()
         }
-        cells |= {
-            "worst class": f"{found['worst_class_pct']:.0f}",
-            "gap": f"{found['gap_pts']:.1f}",
-        }
+        cells |= {"worst home": f"{found['worst_home_pct']:.0f}", "gap": f"{found['gap_pts']:.1f}"}
         cells |= {"seconds": "" if found["seconds"] is None else f"{found['seconds']:.0f}"}
         found_rows[each["cure"]] = cells
+    if records:
+        first = records[0]["before"]
+        found_rows["(original)"] = {
+            "shifted sets": f"{first['shifted_pct']:.1f} %",
+            "val": f"{first['val_pct']:.1f} %",
+            "worst home": f"{first['worst_home_pct']:.0f}",
+            "gap": f"{first['gap_pts']:.1f}",
+            "seconds": "",
+        }
     return pd.DataFrame.from_dict(found_rows, orient="index").rename_axis("cure")

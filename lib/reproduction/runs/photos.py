@@ -26,7 +26,7 @@ from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.finetune.validation import validation_figures
 from relevit.masks.automatic import AutomaticMasks, sound
 from relevit.models.loading import OwnModel
-from reproduction.config import AblationsParams, CuresParams, FinetuneParams, StartParams
+from reproduction.config import CuresParams, FinetuneParams, MapsParams, StartParams
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL
 from reproduction.runs.photo_images import (
@@ -64,7 +64,7 @@ class Run(NamedTuple):
 def settings_of(run: Run) -> FinetuneSettings:
     """Those of the study's arm, with labels in the class term as all arms have there."""
     path = preset_file("study")
-    cures, maps = CuresParams.from_preset(path), AblationsParams.from_preset(path).maps
+    cures, maps = CuresParams.from_preset(path), MapsParams.from_preset(path).maps
     arm = cures.arm_settings | (maps | cures.arms)[run.arm] | {"seed": run.seed, "lr": run.lr}
     params = FinetuneParams.checked(FinetuneParams.from_preset(path).model_dump() | arm, run.arm)
     return resolved(params, run.lr, _precision())

@@ -1,0 +1,58 @@
+"""What a notebook makes first when it runs alone."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipeline.projects import SMALLEST
+from relevit.base.files import run_folder
+from reproduction.config import NOTEBOOKS, ReportParams
+from reproduction.pipeline import prepare
+from reproduction.stages import BY, PIPELINE, write_summary
+
+FEW = ["00_start", "08_iav", "08a_iav", "99_report"]
+
+
+@pytest.fixture
+def cfg(tmp_path, monkeypatch) -> ReportParams:
+    """The report of a preset with few notebooks, in a project where nothing is made."""
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "params").mkdir()
+    text = SMALLEST.read_text().replace("pipeline:\n", f"pipeline:\n  notebooks: {FEW}\n")
+    (tmp_path / "params" / "few.yaml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return ReportParams.from_preset(Path("params", "few.yaml"))
+
+
+def make(cfg: ReportParams, name: str, at: int) -> None:
+    stage = NOTEBOOKS[name].from_preset(Path("params", "few.yaml"))
+    folder = run_folder("few", name)
+    write_summary(folder, stage)
+    os.utime(folder / "summary.json", (at, at))
+
+
+def test_only_notebooks_of_the_preset_are_made_and_those_of_before_anew(cfg):
+    assert prepare._missing_notebooks(cfg, []) == ["00_start", "08_iav", "08a_iav"]
+    for at, name in enumerate(FEW[:3], start=1):
+        make(cfg, name, at)
+    assert prepare._missing_notebooks(cfg, []) == []
+    make(cfg, "08_iav", 9)
+    assert prepare._missing_notebooks(cfg, []) == ["08a_iav"], "it read an earlier lesson"
+    shutil.rmtree(run_folder("few", "08_iav"))
+    assert prepare._missing_notebooks(cfg, []) == ["08_iav", "08a_iav"]
+
+
+def test_in_the_pipeline_nothing_is_made(cfg, monkeypatch):
+    monkeypatch.setattr(prepare, "_run", None)
+    monkeypatch.setenv(BY, PIPELINE)
+    assert prepare.prepared(cfg) == run_folder("few", "99_report")
+
+
+def test_two_do_not_make_the_same(cfg, monkeypatch):
+    monkeypatch.setattr(prepare, "_run", None)
+    with prepare.lock.held("few"), pytest.raises(RuntimeError, match="'few' is being run by"):
+        prepare.prepared(cfg)
