@@ -14,7 +14,7 @@ from reproduction.config import NOTEBOOKS, Params, notebook_file, reads
 from reproduction.config.preset import read_preset
 from reproduction.pipeline import lock, plan
 from reproduction.runs import runs, table
-from reproduction.runs.runs import Row
+from reproduction.runs.runs import MADE, Row
 from reproduction.stages import (
     BY,
     EXECUTED,
@@ -44,7 +44,9 @@ def prepared(cfg: Params) -> Path:
     rows = _rows(cfg)
     notebooks = _missing_notebooks(cfg, rows)
     needed = [row for name in notebooks for row in _rows(_of_preset(cfg, name))]
-    missing = _missing_rows([*needed, *rows]) if not notebooks else [*needed, *rows]
+    every = [*needed, *rows]  # whose originals are not there yet, where a notebook is missing
+    begun = [row for row in every if not (row.folder / MADE).is_file()]
+    missing = begun if notebooks else _missing_rows(every)
     if not notebooks and not missing:
         return folder
     with nullcontext() if os.environ.get(BY) == HELD else lock.held(cfg.preset):
