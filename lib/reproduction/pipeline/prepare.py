@@ -15,15 +15,7 @@ from reproduction.config.preset import read_preset
 from reproduction.pipeline import lock, plan
 from reproduction.runs import runs, table
 from reproduction.runs.runs import MADE, Row
-from reproduction.stages import (
-    BY,
-    EXECUTED,
-    PIPELINE,
-    SUMMARY,
-    preset_file,
-    results_of,
-    stage_folder,
-)
+from reproduction.stages import BY, EXECUTED, PIPELINE, preset_file, results_of, stage_folder
 
 LAST = 2000  # characters of what a notebook said that has failed
 HELD = "notebook"  # in BY: one that holds the preset's lock runs this one
@@ -45,8 +37,8 @@ def prepared(cfg: Params) -> Path:
     notebooks = _missing_notebooks(cfg, rows)
     needed = [row for name in notebooks for row in _rows(_of_preset(cfg, name))]
     every = [*needed, *rows]  # whose originals are not there yet, where a notebook is missing
-    begun = [row for row in every if not (row.folder / MADE).is_file()]
-    missing = begun if notebooks else _missing_rows(every)
+    unmade = [row for row in every if not (row.folder / MADE).is_file()]
+    missing = unmade if notebooks else _missing_rows(every)
     if not notebooks and not missing:
         return folder
     with nullcontext() if os.environ.get(BY) == HELD else lock.held(cfg.preset):
@@ -78,7 +70,7 @@ def _of_preset(cfg: Params, notebook: str) -> Params:
 
 
 def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:
-    """Those that it reads and are not there, or older than one that they read themselves."""
+    """Those that it reads and are not there, or read one that is made now."""
     data = cfg.benchmark.data
     before = [
         *reads(cfg.notebook, data),
@@ -87,19 +79,10 @@ def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:
     of_preset = read_preset(preset_file(cfg.preset)).stages
     found: list[str] = []
     for name in dict.fromkeys(before):
-        stale = name in of_preset and any(
-            each in found or _newer(cfg, each, name) for each in reads(name, data)
-        )
-        if name in of_preset and (stale or not _there(cfg, name)):
+        again = any(each in found for each in reads(name, data))
+        if name in of_preset and (again or not _there(cfg, name)):
             found.append(name)
     return found
-
-
-def _newer(cfg: Params, one: str, other: str) -> bool:
-    paths = [project_root() / cfg.output_root / cfg.preset / n / SUMMARY for n in (one, other)]
-    return all(path.is_file() for path in paths) and (
-        paths[0].stat().st_mtime_ns > paths[1].stat().st_mtime_ns
-    )
 
 
 def _there(cfg: Params, notebook: str) -> bool:
