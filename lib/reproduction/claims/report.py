@@ -118,6 +118,9 @@ def verdict_page(table: pd.DataFrame) -> str:
 
 def _line(row: Mapping[str, str]) -> str:
     text = {name: html.escape(value) for name, value in row.items()}
+    reason = _few(row["reason"].rstrip("."))
+    reason += "" if reason.endswith("</details>") or not reason else ". "
+    evidence = f"{text['evidence']}." if row["evidence"] else ""
     missing = f" Would decide it: {text['decides']}" * (row["decides"] != DECIDED)
     return (
         f'<tr><td style="white-space: nowrap">{text["id"]}</td><td>{text["claim"]} '
@@ -125,8 +128,7 @@ def _line(row: Mapping[str, str]) -> str:
         f"{text['criterion']}</details></td>"
         f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
         f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
-        f"<td>{_few(row['number'])}<br><small>{_few(row['reason'].rstrip('.'))}. "
-        f"{text['evidence']}.{missing}</small></td></tr>"
+        f"<td>{_few(row['number'])}<br><small>{reason}{evidence}{missing}</small></td></tr>"
     )
 
 
