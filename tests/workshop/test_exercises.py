@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -177,11 +178,15 @@ def test_copies_hold_no_solution_and_no_output(copies):
     assert "SOLUTION" not in text
 
 
-def test_links_of_a_copy_lead_to_the_projects_files(copies):
-    for path in copies:
-        links = re.findall(r"\]\((\.\.[^)#]*)", path.read_text())
-        assert links and all((path.parent / link).is_file() for link in links)
-        assert "](appendix/" not in path.read_text()
+def test_links_of_a_copy_hold_wherever_its_folder_lies(tmp_path):
+    assert exercises.main(["--out", str(tmp_path / "class")]) == 0
+    moved = shutil.move(tmp_path / "class" / "students", tmp_path / "elsewhere")
+    for path in Path(moved).glob("*.ipynb"):
+        cells = nbformat.read(path, as_version=4).cells
+        text = "".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        links = re.findall(r"\]\(((?!http|#)[^)#\s]+)", text)
+        assert "glossary.html" in links
+        assert [link for link in links if not (path.parent / link).is_file()] == []
 
 
 def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):

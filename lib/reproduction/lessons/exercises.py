@@ -23,6 +23,7 @@ from reproduction.lessons.slides import write_page, write_slides
 
 BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 SOLUTION = re.compile(rf"(?ms)^([ ]*){BEGIN}\n.*?^[ ]*{END}$")
+ELSEWHERE = re.compile(r"\[([^\]]*)\]\((?:\.\./|appendix/)[^)]*\)")  # a link, with its words
 STUB = r"\1# Your code here.\n\1raise NotImplementedError"
 MADE = "exercise_as_made"  # in a copy's metadata: what its cells were
 
@@ -51,13 +52,13 @@ def with_links(path: Path, folder: Path) -> NotebookNode:
     return notebook
 
 
-def students_copy(path: Path, folder: Path) -> NotebookNode:
-    """A notebook without any solution or output, `with_links`.
+def students_copy(path: Path) -> NotebookNode:
+    """A notebook without any solution or output, for a folder that may lie anywhere.
 
+    The glossary lies beside it; other links to files of the project are words alone.
     Raises: ValueError for marks that are no pair.
     """
-    notebook = with_links(path, folder)
-    appendices = Path(os.path.relpath(path.parent, folder)).as_posix()  # which no student gets
+    notebook = nbformat.read(path, as_version=4)
     for cell in notebook.cells:
         if _marks(cell) not in ([], [BEGIN, END]):
             raise ValueError(
@@ -67,7 +68,8 @@ def students_copy(path: Path, folder: Path) -> NotebookNode:
         if cell.cell_type == "code":
             cell.update(source=stub(cell.source), outputs=[], execution_count=None)
         else:
-            cell.source = cell.source.replace("](appendix/", f"]({appendices}/appendix/")
+            source = cell.source.replace("](../workshop/glossary.md", "](glossary.html")
+            cell.source = ELSEWHERE.sub(r"\1", source)
     return notebook
 
 
@@ -81,7 +83,7 @@ def write_copies(notebooks: Path, folder: Path) -> list[Path]:
 
     Raises: ValueError where somebody has worked in a copy, and as `students_copy`.
     """
-    made = {path.name: students_copy(path, folder) for path in sorted(notebooks.glob("*.ipynb"))}
+    made = {path.name: students_copy(path) for path in sorted(notebooks.glob("*.ipynb"))}
     _check_untouched(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, copy in made.items():
@@ -127,7 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         write_copies(root / "notebooks", folder / "students")
         slides = write_slides(texts / "slides.md", root / "notebooks", folder / "slides.html")
-        for name in ("handout", "quiz"):
+        for name in ("handout", "quiz", "glossary"):
             write_page(texts / f"{name}.md", folder / "students" / f"{name}.html")
         given = shutil.make_archive(str(folder / "class"), "zip", folder, "students")
     except (ValueError, OSError) as error:
