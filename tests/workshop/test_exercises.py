@@ -29,7 +29,7 @@ def exercises_of(path: Path) -> list[tuple]:
     return [
         part
         for part in zip(cells, cells[1:], cells[2:], strict=False)
-        if exercises.has_solution(part[1])
+        if part[1].cell_type == "code" and exercises.SOLUTION.search(part[1].source)
     ]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
 import re
 import shutil
 import sys
@@ -28,28 +27,12 @@ STUB = r"\1# Your code here.\n\1raise NotImplementedError"
 MADE = "exercise_as_made"  # in a copy's metadata: what its cells were
 
 
-def has_solution(cell: NotebookNode) -> bool:
-    """Whether a student is to write in this cell."""
-    return cell.cell_type == "code" and bool(SOLUTION.search(cell.source))
-
-
 def stub(source: str) -> str:
     """A cell's source with a place to write in where its solution is.
 
     It raises NotImplementedError, which the checks know.
     """
     return SOLUTION.sub(STUB, source)
-
-
-def with_links(path: Path, folder: Path) -> NotebookNode:
-    """A notebook whose links to files of the project lead there from `folder`, too."""
-    notebook = nbformat.read(path, as_version=4)
-    links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
-    for cell in notebook.cells:
-        if cell.cell_type == "markdown":
-            # An appendix's link to its lesson leads to the copy beside it.
-            cell.source = re.sub(r"\]\(\.\./(?!\d\d_)", links, cell.source)
-    return notebook
 
 
 def students_copy(path: Path) -> NotebookNode:

@@ -6,14 +6,17 @@ A copy has all that the committed notebook has, its links too. One that has been
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import sys
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 
 from relevit.base.files import project_root
 from reproduction.config import NOTEBOOKS, notebook_file
-from reproduction.lessons.exercises import mark, untouched, with_links
+from reproduction.lessons.exercises import mark, untouched
 
 FOLDER = Path("outputs", "lab")
 
@@ -33,6 +36,17 @@ def write_copies(root: Path, folder: Path, fresh: bool = False) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(mark(with_links(source, place.parent)), place)
     return kept
+
+
+def with_links(path: Path, folder: Path) -> NotebookNode:
+    """A notebook whose links to files of the project lead there from `folder`, too."""
+    notebook = nbformat.read(path, as_version=4)
+    links = f"]({Path(os.path.relpath(path.parent.parent, folder)).as_posix()}/"
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            # An appendix's link to its lesson leads to the copy beside it.
+            cell.source = re.sub(r"\]\(\.\./(?!\d\d_)", links, cell.source)
+    return notebook
 
 
 def main(arguments: list[str] | None = None) -> int:
