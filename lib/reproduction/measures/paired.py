@@ -9,13 +9,13 @@ import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.evaluate.intervals import estimate
+from reproduction.paper.published import SHIFTED_AVERAGE as AVERAGE
 from reproduction.paper.published import published_changes
 
 GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the others
 IMAGE = ["seed", "dataset", "index"]
 ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
 ORIGINAL = "original"  # the arm of the models that all others start from
-AVERAGE = "shifted_average"  # of the sets: the mean over those that are shifted
 WORDS = {
     "without_pts": "without",
     "with_pts": "with",
