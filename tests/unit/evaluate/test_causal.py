@@ -15,7 +15,6 @@ from relevit.models.spec import ModelSpec
 from reproduction.measures.causal import (
     PAIRS,
     causal_of_maps,
-    causal_scores,
     causal_table,
     context_pct,
     draw_scenes,
@@ -113,17 +112,6 @@ def test_a_map_of_the_true_worths_scores_1_and_a_shuffled_one_0(scenes):
     assert correlation.loc["shuffled", "low"] < 0 < correlation.loc["shuffled", "high"]
     assert table.loc[["same", "nan"], "value"].eq(0).all()
     assert table.loc[("true", "same_first_pct"), "value"] == 100
-
-
-def test_hidden_parts_are_left_out_of_the_ranking():
-    worths = torch.tensor([[1.0, math.nan, 2.0, 3.0]])
-    found = causal_scores(torch.tensor([[1.0, 99.0, 2.0, 3.0]]), worths)
-    assert found.loc[0].tolist() == pytest.approx([1, 100])
-
-
-def test_patch_maps_are_raised_to_pixels_and_keep_their_sign(scenes):
-    masses = part_masses(-torch.ones(40, 16), scenes, (4, 4))
-    torch.testing.assert_close(masses, -64.0 * 64 * scenes.shown())
 
 
 def test_worlds_without_things_have_two_parts_and_photographs_none():

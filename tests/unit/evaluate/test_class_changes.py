@@ -37,12 +37,9 @@ def test_the_spread_of_classes_and_that_of_luck(of_classes, std, mean, luck):
 
 def predictions(**right) -> pd.DataFrame:
     """Six images of each set, two of each of three classes; the right ones by run."""
-    rows = [
-        (run, name, i, i // 2, i // 2 if i in known else 2, 0 if i in known else 1)
-        for run, known in right.items()
-        for name in ("val", "a", "v2")
-        for i in range(6)
-    ]
+    rows = [(run, name, i, i // 2, i // 2 if i in known else 2, 0 if i in known else 1)
+            for run, known in right.items() for name in ("val", "a", "v2")
+            for i in range(6)]  # fmt: skip
     columns = ["model_run", "dataset", "index", "label", "prediction", "label_rank"]
     return pd.DataFrame(rows, columns=columns)
 

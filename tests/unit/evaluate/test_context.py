@@ -43,7 +43,7 @@ def test_the_gap_is_what_the_home_alone_decides(monkeypatch, answer, expected):
         return BENCH.test_batches(*args, seed=seed, **options)
 
     classifier = Classifier(load_model("tiny", "random"), SPEC)
-    found = backgrounds_challenge(classifier, batches, 400, seed=7)
+    found = backgrounds_challenge(classifier, batches, 200, seed=7)
     assert seeds == [7, 7, 7]
     rates = [found[f"{name}_pct"] for name in context.CHALLENGE]
     assert rates == pytest.approx(expected, abs=2.5)

@@ -58,12 +58,9 @@ def row(given, opened):
     return judge(read_cure([str(each) for each in given], opened.task), "mine", opened, str)
 
 
-def test_what_changes_nothing_gains_nothing(opened, mine):
-    found = row([f"{mine}:nothing"], opened)["numbers"]
-    assert found["change_pts"] == found["val_pts"] == [0, 0, 0]
-
-
 def test_a_function_and_the_weights_that_it_leaves_are_one_row(opened, mine, tmp_path):
+    nothing = row([f"{mine}:nothing"], opened)["numbers"]
+    assert nothing["change_pts"] == nothing["val_pts"] == [0, 0, 0]
     by_function = row([f"{mine}:train"], opened)
     assert by_function["numbers"]["change_pts"][0] != 0
     cure, spec, paths = read_cure([f"{mine}:train"], opened.task), opened.bench.spec("tiny"), []
@@ -75,11 +72,8 @@ def test_a_function_and_the_weights_that_it_leaves_are_one_row(opened, mine, tmp
     by_weights = row(paths, opened)
     by_function["numbers"]["seconds"] = None
     assert by_weights == by_function
-
-
-def test_a_cure_of_the_task_is_its_own_finetuning(opened):
-    found = row(["label"], opened)
-    assert found["numbers"]["change_pts"][0] != 0 and found["task"]["images_per_class"] == 1
+    own = row(["label"], opened)  # a cure of the task is its own finetuning
+    assert own["numbers"]["change_pts"][0] != 0 and own["task"]["images_per_class"] == 1
 
 
 def test_weights_that_have_seen_test_images_are_refused(opened, tmp_path):

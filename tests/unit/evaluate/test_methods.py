@@ -102,7 +102,6 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
     assert row["positive_auc_pct"] == expected.loc["positive", "auc_pct"]
     assert row["negative_low_pct"] == expected.loc["negative", "low_pct"]
     assert not table.drop(columns=["perception", "feedback"]).isna().any(axis=None)
-    assert isinstance(table, pd.DataFrame)
 
 
 def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictures):
@@ -183,9 +182,7 @@ def test_kinds_of_answers_have_areas_and_curves_of_their_own(micro, pictures):
 
 
 def test_the_best_by_overlap_are_named_with_it():
-    rows = [
-        ("m", name, "miou_pct", value) for name, value in zip("abc", (1.0, 3.0, 2.0), strict=True)
-    ]
-    rows.append(("m", "a", "map_pct", 9.0))
+    rows = [("m", *row) for row in (("a", "miou_pct", 1.0), ("b", "miou_pct", 3.0),
+                                    ("c", "miou_pct", 2.0), ("a", "map_pct", 9.0))]  # fmt: skip
     table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
     assert best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]

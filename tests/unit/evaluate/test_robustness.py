@@ -15,23 +15,12 @@ IMAGES = 10  # in each set; labels 0..4 twice
 A = [0, 1]  # 4 of the 10 images
 
 
-def rows(run, ranks, sets=TEST_SETS):
-    """Predictions of one run; `ranks` maps a set to the label ranks of its ten images."""
-    return pd.DataFrame(
-        [
-            {
-                "model_run": run,
-                "dataset": name,
-                "index": i,
-                "label": i % 5,
-                "prediction": 0,
-                "confidence_pct": 50.0,
-                "label_rank": ranks.get(name, [9] * 10)[i],
-            }
-            for name in sets
-            for i in range(IMAGES)
-        ]
-    )
+def rows(run, others, val):
+    """Predictions of one run by the label ranks of ten images, of `val` and of each other set."""
+    found = [(run, name, i, i % 5, 0, 50.0, rank) for name in TEST_SETS
+             for i, rank in enumerate(val if name == "val" else others)]  # fmt: skip
+    columns = "model_run dataset index label prediction confidence_pct label_rank"
+    return pd.DataFrame(found, columns=columns.split())
 
 
 def ranks(right, close=0):
@@ -42,14 +31,9 @@ def ranks(right, close=0):
 @pytest.fixture
 def predictions():
     """On every set 3 of 10 are right; seed0 gets 4, seed1 6; on val 2 and 3."""
-    return pd.concat(
-        [
-            rows("original", {name: ranks(3) for name in TEST_SETS}),
-            rows("seed0", {name: ranks(4, 1) for name in TEST_SETS} | {"val": ranks(2)}),
-            rows("seed1", {name: ranks(6) for name in TEST_SETS} | {"val": ranks(3)}),
-        ],
-        ignore_index=True,
-    )
+    runs = [rows("original", ranks(3), ranks(3)), rows("seed0", ranks(4, 1), ranks(2)),
+            rows("seed1", ranks(6), ranks(3))]  # fmt: skip
+    return pd.concat(runs, ignore_index=True)
 
 
 def test_change_table(predictions):

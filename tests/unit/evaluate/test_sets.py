@@ -16,13 +16,14 @@ from habitats.cutouts import CUTOUTS, TEST_SETS
 from habitats.photographs import open_photographs
 from relevit.data.image_set import UnreadableImage
 from relevit.evaluate.predictions import Classifier
+from relevit.models.spec import ModelSpec
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
 from reproduction.config import BenchmarkParams
 from reproduction.measures import sets as measured
 from reproduction.measures.sets import answer_sets, clearest, disagreed, skipped_images
 
-from .test_predictions import LOGITS, PLAIN, Table
+PLAIN = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 
 @pytest.fixture
@@ -41,10 +42,12 @@ def calls(monkeypatch):
 
 
 def sets(folder, bench=CUTOUTS, **options):
-    return answer_sets(Classifier(Table(LOGITS), PLAIN), None, folder, bench, 2, **options)
+    return answer_sets(Classifier(nn.Linear(1, 1), PLAIN), None, folder, bench, 2, **options)
 
 
 def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
+    """And what is damaged is computed anew."""
+
     def interrupt(name):
         if name == TEST_SETS[2]:
             raise KeyboardInterrupt
@@ -55,23 +58,24 @@ def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
     rows = sets(tmp_path)
     assert len(calls) == 9
     assert rows["label_rank"].tolist()[1::2] == list(range(1, 10))
+    damaged = tmp_path / f"{TEST_SETS[3]}.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert len(sets(tmp_path)) == 18 and len(calls) == 10
 
 
 def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
     """How large a measured margin is changes no answer; other processes may measure another."""
 
-    def made(name, number_format, margin, count):
+    def made(name, number_format, margin):
         classifier = Classifier(nn.Linear(1, 1), replace(PLAIN, name=name), number_format)
         classifier.answers.margin = margin
         before = len(calls)
-        answer_sets(classifier, None, tmp_path, CUTOUTS, count)
+        answer_sets(classifier, None, tmp_path, CUTOUTS, 2)
         return len(calls) > before
 
-    assert made("tiny", "bfloat16", 0.25, 2)
-    assert not made("tiny", "bfloat16", 0.26, 2)
-    assert made("tiny", "bfloat16", 0.0, 2)
-    assert made("tiny", "float32", 0.0, 2)
-    assert made("tiny-mae", "float32", 0.0, 2)
+    asked = [("tiny", "bfloat16", 0.25), ("tiny", "bfloat16", 0.26), ("tiny", "bfloat16", 0.0),
+             ("tiny", "float32", 0.0), ("tiny-mae", "float32", 0.0)]  # fmt: skip
+    assert [made(*each) for each in asked] == [True, False, True, True, True]
 
 
 def test_answers_of_another_stage_are_taken_where_all_is_the_same(calls, tmp_path):
@@ -80,13 +84,6 @@ def test_answers_of_another_stage_are_taken_where_all_is_the_same(calls, tmp_pat
     assert sets(tmp_path / "own").equals(first) and len(calls) == 9
     sets(tmp_path / "other", known=tmp_path / "nowhere")
     assert len(calls) == 18
-
-
-def test_damaged_file_is_computed_anew(calls, tmp_path):
-    sets(tmp_path)
-    damaged = tmp_path / f"{TEST_SETS[3]}.parquet"
-    damaged.write_bytes(damaged.read_bytes()[:100])
-    assert len(sets(tmp_path)) == 18 and len(calls) == 10
 
 
 # Real sets
@@ -125,37 +122,28 @@ def evaluated(root, folder, **options):
     )
 
 
-@pytest.fixture
-def broken(root, tmp_path):
-    """Answers to the whole sets, then the third picture of `r` that is asked for is cut off."""
-    whole = evaluated(root, tmp_path / "whole")
-    bench = images_of(root, corrupted="skip")
+def test_a_broken_picture_is_named_with_its_remedy_or_left_out_and_counted(root, tmp_path):
+    """The third of `r` that is asked for; what came before it is kept."""
+    whole, bench = evaluated(root, tmp_path / "whole"), images_of(root, corrupted="skip")
+    seen: dict[int, str] = {}
     for path in sorted((root / "imagenet-r").rglob("[!.]*_*.j*g")):
-        content = path.read_bytes()
+        content, seen = path.read_bytes(), {}
         path.write_bytes(content[: len(content) // 2])
-        seen: dict[int, str] = {}
         list(bench.batches("r", COUNT, COUNT, skipped=seen))
         if 2 in seen:
             break
         path.write_bytes(content)
-    assert seen == {2: str(path.relative_to(root / "imagenet-r"))}
-    return whole, seen[2]
-
-
-def test_broken_picture_is_an_error_that_names_set_path_and_remedy(root, broken, tmp_path):
-    with pytest.raises(UnreadableImage) as caught:
+    name = str(path.relative_to(root / "imagenet-r"))
+    assert seen == {2: name}
+    with pytest.raises(
+        UnreadableImage, match=r"^r: .* cannot be .* unpack it again.*corrupted"
+    ) as e:
         evaluated(root, tmp_path / "run")
-    text = str(caught.value)
-    assert text.startswith(f"r: {broken[1]} cannot be read") and "unpack it again" in text
-    assert "corrupted" in text
+    assert name in str(e.value)
     kept = {path.stem for path in (tmp_path / "run").iterdir()}
-    assert kept == set(TEST_SETS[: TEST_SETS.index("r")]), "what came before it is kept"
-
-
-def test_broken_picture_is_left_out_and_counted(root, broken, tmp_path):
-    whole, name = broken
-    first = evaluated(root, tmp_path / "run", corrupted="skip")
-    for rows in (first, evaluated(root, tmp_path / "run", corrupted="skip")):
+    assert kept == set(TEST_SETS[: TEST_SETS.index("r")])
+    for _ in range(2):
+        rows = evaluated(root, tmp_path / "run", corrupted="skip")
         assert rows[rows["dataset"] == "r"]["index"].tolist() == [0, 1, 3, 4]
         expected = whole[(whole["dataset"] != "r") | (whole["index"] != 2)]
         pd.testing.assert_frame_equal(rows, expected.reset_index(drop=True))

@@ -10,7 +10,6 @@ from PIL import Image
 
 from relevit.data.batch import Batch
 from relevit.data.own.listing import COLUMNS, Listing
-from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks
 from reproduction.plots import images as pictures
@@ -64,20 +63,6 @@ def test_maps_with_both_signs_diverge_around_zero():
     assert len(figure.axes) == 3 + 2, "a scale of each kind"
 
 
-def test_each_models_answer_stands_above_its_own_map():
-    none, heat = torch.zeros(2), {"original": 0.25, "ours": 0.75}
-    answers = {"original": (["dog", "cat"], [LOSS, GAIN]), "ours": (["cat", "cat"], [GAIN, GAIN])}
-    looks = {
-        name: Look(torch.full((2, 1, 8, 8), heat[name]), none.long(), none, none, none, *answer)
-        for name, answer in answers.items()
-    }
-    drawn = tiles(pictures.looks_grid(IMAGES, ["a cat", "a cat"], looks))
-    titles = [axis.get_title() for axis in drawn]
-    assert titles == ["a cat", "a cat", "dog", "cat", "cat", "cat"]
-    below = [float(axis.images[1].get_array().mean()) for axis in drawn[2:]]
-    assert below == [0.25, 0.25, 0.75, 0.75]
-
-
 def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
     exact = torch.zeros(3, 1, 8, 8).bool()
     exact[:, :, 2:6, 2:6] = True
@@ -89,20 +74,6 @@ def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
     figure = pictures.mask_gallery(batch, found, 2)
     titles = [axis.get_title() for axis in tiles(figure)]
     assert titles == ["", "", "100 %", "50 %", "", "", "× 0 %", "50 %"]
-
-
-def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
-    none, heat = torch.zeros(1), torch.full((1, 1, 8, 8), 0.25)
-    seen = Look(heat, none.long(), none, none, none, ["dog 9 %"], [LOSS])
-    one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
-    row = tiles(pictures.looks_row(one, "cat", {"original": seen, "with": seen}))
-    titles = ["the image:\ncat"]
-    titles += [f"{name}: dog 9 %\n0 % on the object" for name in ("original", "with")]
-    assert [axis.get_title() for axis in row] == titles
-    both = Look(*(torch.cat([part] * 2) for part in (heat, none.long(), none, none, none)),
-                ["dog", "cat"], [LOSS, GAIN])  # fmt: skip
-    drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": both}))
-    assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
 
 
 def test_two_phrases_of_an_image_are_side_by_side():

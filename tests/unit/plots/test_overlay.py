@@ -47,13 +47,3 @@ def test_the_longer_side_has_bounds(size, longest):
     assert figure.axes[0].get_title() == "a", "nothing is left out, so there is no frame"
     many = [[Overlay(torch.ones(2, 2), box, "b")] * 9] * 2
     assert max(overlay_figure(picture(*size), "a", many).bbox.size) <= 10_001
-
-
-def test_signs_have_two_colours_and_zero_none():
-    heat = torch.tensor([[-1.0, 0.0, 1.0]]).repeat_interleave(20, dim=1)
-    whole = (0, 0, 640, 320)
-    rows = [[Overlay(heat, whole, "lrp", signed=True), Overlay(heat.abs(), whole, "gae")]]
-    figure = overlay_figure(picture(), "a", rows)
-    against, zero, for_it = (drawn(figure, figure.axes[1])[160, x] for x in (60, 320, 580))
-    assert against[0] > against[2] + 100 and for_it[2] > for_it[0] + 100 and np.ptp(zero) <= 2
-    assert len(figure.axes) == 3 + 2, "a scale of each kind"

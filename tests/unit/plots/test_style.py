@@ -34,29 +34,11 @@ TOGETHER = {
     "recurrences": [style.METHODS[name] for name in ("rollout", "head_wise", "token_wise")],
     "protocols": [colour for colour, _ in style.PROTOCOLS.values()],
 } | {name: list(members.values()) for name, members in style.FAMILIES.items()}
-# Brightness apart, except where shape or side says it too (gain and loss: the sign).
-PRINTED = {name: colours for name, colours in TOGETHER.items() if name != "signs"}
 # Machado et al. 2009, severity 1, on linear RGB.
 BLIND = {
     "protan": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
     "deutan": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
 }
-
-
-@pytest.fixture
-def drawn():
-    with plt.rc_context():  # which the style changes
-        style.set_style()
-        yield a_plot()
-
-
-def a_plot():
-    figure, axis = style.subplots()
-    axis.plot([1, 2], [3, 4], label="ours")
-    axis.set_xticks([1, 2], ["0.1234", "2"])
-    axis.set(title="Change", xlabel="epoch", ylabel="points\n(pct)")
-    axis.legend()
-    return figure
 
 
 @pytest.fixture
@@ -68,18 +50,12 @@ def one_font(monkeypatch):
     style.font_of.cache_clear()
 
 
-def heights(names):
-    table = pd.DataFrame({"set": names, "low_pct": 1.0, "value": 2.0, "high_pct": 3.0})
-    return table, "set", "value"
-
-
 @pytest.mark.parametrize(
     "draw",
     [
         lambda names: image_grid([(names[0], IMAGES)], [names]),
         lambda names: overlay_figure(Image.new("L", (8, 8)), names[0], [[MAP], [MAP]]),
-        lambda names: intervals(*heights(names)),
-        lambda names: intervals(*heights(names), across=True),
+        lambda names: intervals(pd.DataFrame({"set": names, "value": 2.0}), "set", "value"),
         lambda names: attention_rows(torch.rand(2, 2), names, ""),
     ],
 )
@@ -107,21 +83,24 @@ def test_every_method_has_a_colour():
     }
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_colours_of_a_picture_differ_in_print(name):
-    grey = sorted(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) for colour in PRINTED[name])
-    assert np.diff(grey).min() > 0.08
-
-
-@pytest.mark.parametrize("blindness", BLIND)
 @pytest.mark.parametrize("name", TOGETHER)
-def test_colours_of_a_picture_differ_for_the_colour_blind(name, blindness):
+def test_colours_of_a_picture_differ_in_print_and_for_the_colour_blind(name):
+    """In brightness, except where shape or side says it too (gain and loss: the sign)."""
+    grey = sorted(np.dot(to_rgb(colour), (0.299, 0.587, 0.114)) for colour in TOGETHER[name])
+    assert name == "signs" or np.diff(grey).min() > 0.08
     linear = [np.power(to_rgb(colour), 2.2) for colour in TOGETHER[name]]
-    seen = [np.clip(np.array(BLIND[blindness]) @ values, 0, 1) ** (1 / 2.2) for values in linear]
-    assert min(np.abs(a - b).max() for a, b in itertools.combinations(seen, 2)) > 0.12
+    for rows in BLIND.values():
+        seen = [np.clip(np.array(rows) @ values, 0, 1) ** (1 / 2.2) for values in linear]
+        assert min(np.abs(a - b).max() for a, b in itertools.combinations(seen, 2)) > 0.12
 
 
-def test_a_picture_is_stored_sharp_with_words_for_those_who_do_not_see_it(drawn):
+def test_a_picture_is_stored_sharp_with_words_for_those_who_do_not_see_it():
+    with plt.rc_context():  # which the style changes
+        style.set_style()
+        drawn, axis = style.subplots()
+    axis.plot([1, 2], [3, 4], label="ours")
+    axis.set(title="Change", xlabel="epoch", ylabel="points\n(pct)")
+    axis.legend()
     png, said = style.stored(drawn, "png")
     assert said["alt"] == (
         "Panels: Change. Upwards: points (pct). Across: epoch. Colours and lines: ours."

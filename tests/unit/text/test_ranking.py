@@ -14,25 +14,13 @@ from reproduction.language.ranking import BASELINES, VARIANTS, leads, over_rando
 
 def by_hand(**scores) -> pd.DataFrame:
     """`document_scores` of two documents: method -> score -> the two values."""
-    return pd.DataFrame(
-        [
-            (method, score, i, value)
-            for method, own in scores.items()
-            for score, values in own.items()
-            for i, value in enumerate(values)
-        ],
-        columns=["method", "score", "index", "value_pct"],
-    )
+    rows = [(method, score, i, value) for method, own in scores.items()
+            for score, values in own.items() for i, value in enumerate(values)]  # fmt: skip
+    return pd.DataFrame(rows, columns=["method", "score", "index", "value_pct"])
 
 
 def every_method(values) -> dict[str, dict[str, tuple[float, float]]]:
-    return {
-        name: {"positive": (value, value + 2), "F1": (value, value + 2)}
-        for name, value in values.items()
-    }
-
-
-# Who comes first
+    return {name: dict.fromkeys(("positive", "F1"), (v, v + 2)) for name, v in values.items()}
 
 
 def test_best_place_is_the_lowest_positive_area_and_the_highest_f1():

@@ -58,11 +58,8 @@ def test_words_are_parted_at_blanks_and_line_breaks_alone(tmp_path):
     path = tmp_path / "posR_000.txt"
     path.write_bytes("  one\x0ctwo  th\u2028ree \r\n\n \nfour\x85five\n".encode())
     text, words = read_review(path)
-    assert [text[start:stop] for start, stop in words] == [
-        "one\x0ctwo",
-        "th\u2028ree",
-        "four\x85five",
-    ]
+    parts = ["one\x0ctwo", "th\u2028ree", "four\x85five"]
+    assert [text[start:stop] for start, stop in words] == parts
     assert text == "one\x0ctwo th\u2028ree\nfour\x85five"
 
 

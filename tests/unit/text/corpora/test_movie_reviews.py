@@ -59,13 +59,6 @@ def test_clean(raw, plain):
     assert clean(raw) == plain
 
 
-def test_repeats_and_blank_texts_go_before_anything_is_split(tmp_path):
-    reviews = read_reviews(table(tmp_path / "reviews.csv"))
-    assert len(reviews) == reviews["text"].nunique() == ROWS
-    assert reviews["text"].iloc[3] == 'Review 3 of kind 0. It\'s one, "indeed".'
-    assert (reviews["split"] == "train").sum() > ROWS / 2
-
-
 def test_sizes_balance_and_turns(cached):
     corpus = movie_reviews(60, 10, 31)
     assert [len(s) for s in (corpus.train, corpus.validation, corpus.test)] == [60, 10, 31]
