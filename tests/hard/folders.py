@@ -63,9 +63,6 @@ def number_of(image: Image.Image) -> int:
     return places[0] + 6 * places[1] + 36 * places[2]
 
 
-# Masks: how an object is written, and what must be told to read it
-
-
 def _ring(mask: np.ndarray) -> np.ndarray:
     grown = np.zeros_like(mask)
     rows, columns = np.nonzero(mask)
@@ -120,9 +117,6 @@ UNTOLD = {
         np.random.default_rng(0).integers(0, 255, (*m.shape, 3), dtype=np.uint8)
     ),
 }
-
-
-# Pictures
 
 
 def _save(photo: Photograph, path: Path, chance: random.Random) -> Path:

@@ -87,9 +87,6 @@ def working_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
-# One of each, side by side
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> Iterator[dict[str, Future[Path]]]:
     """The results of a run that is left alone, of one that is stopped, of one without room."""

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import nbformat
 import pytest
@@ -20,41 +19,23 @@ CHECKED = "nbval-check-output"
 SOON_S = 30  # 10 s on a machine with nothing else to do
 
 
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-    seconds: float
-
-
-def call(folder: Path, module: str, *arguments: str | Path) -> Ended:
+def call(folder: Path, module: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """Run `python -m module arguments` in a folder."""
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", module, *map(str, arguments)],
-        cwd=folder,
-        env=os.environ | {"NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-    )
-    return Ended(done.returncode, done.stdout, done.stderr, time.perf_counter() - start)
-
-
-# Wrong parameters
+    how = {"cwd": folder, "env": os.environ | {"NO_COLOR": "1"}, "text": True}
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, **how)
 
 
 def test_wrong_parameter_stops_at_once(tmp_path):
     """Without a dot it is text in YAML; the message must say how to write it."""
     file = tmp_path / "wrong.yaml"
     file.write_text(f"output_root: {tmp_path / 'outputs'}\nlr: 3e-6\n")
-    notebook = NOTEBOOKS / "02_finetune.ipynb"
+    notebook, start = NOTEBOOKS / "02_finetune.ipynb", time.perf_counter()
     ended = call(ROOT, "papermill", notebook, tmp_path / "out.ipynb", "-f", file)
-    assert ended.code != 0 and ended.seconds < SOON_S
-    assert "lr = '3e-6' (str)" in ended.err and "write it with a dot, like 3.0e-6" in ended.err
+    assert ended.returncode != 0 and time.perf_counter() - start < SOON_S
+    told = "lr = '3e-6' (str)", "write it with a dot, like 3.0e-6"
+    assert all(words in ended.stderr for words in told)
     assert not (tmp_path / "outputs").exists()
-
-
-# nbval compares
 
 
 @pytest.mark.slow
@@ -74,7 +55,7 @@ def test_nbval_finds_a_broken_number_in_a_stored_notebook(tmp_path):
     nbformat.write(broken, folder / "broken.ipynb")
     options = ("-p", "no:cacheprovider", "-rA", "-q", "--nbval-lax", "--nbval-current-env")
     ended = call(tmp_path, "pytest", *options)
-    assert ended.code == 1, ended.out
-    assert "PASSED notebooks/broken.ipynb::Cell 2" in ended.out
-    assert "FAILED notebooks/broken.ipynb::Cell 3" in ended.out
-    assert ended.out.count("FAILED ") == 1
+    assert ended.returncode == 1, ended.stdout
+    assert "PASSED notebooks/broken.ipynb::Cell 2" in ended.stdout
+    assert "FAILED notebooks/broken.ipynb::Cell 3" in ended.stdout
+    assert ended.stdout.count("FAILED ") == 1

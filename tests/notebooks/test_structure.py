@@ -62,16 +62,10 @@ def begins(cell: NotebookNode) -> str:
     return cell.source.strip().splitlines()[0][:60] if cell.source.strip() else "(empty cell)"
 
 
-# The suite is whole
-
-
 def test_every_notebook_has_parameters_and_the_other_way_round():
     lie = {*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("notebooks/appendix/*.ipynb")}
     assert set(PATHS) == lie
     assert {name: cls.notebook for name, cls in NOTEBOOKS.items()} == {n: n for n in NOTEBOOKS}
-
-
-# Text
 
 
 def test_first_cell_says_what_the_notebook_is(notebook):
@@ -90,9 +84,6 @@ def test_prose_is_near_every_code_cell(notebook):
         if cell.cell_type == "code" and "markdown" not in kinds[max(0, i - PROSE_WITHIN) : i]
     ]
     assert bare == []
-
-
-# Parameters
 
 
 def test_parameters_are_written_so_that_papermill_reads_them_right(notebook):
@@ -132,9 +123,6 @@ def test_parameters_are_checked_at_once(path, notebook):
     assert len(ast.parse(after.source).body) == 2, "only the import and cfg: nothing heavy before"
 
 
-# Code
-
-
 def test_code_is_plain_python_in_short_cells_that_leave_the_machine_alone(notebook):
     for cell in code_cells(notebook):
         ast.parse(cell.source)  # so there is no !pip and no %cd
@@ -142,9 +130,6 @@ def test_code_is_plain_python_in_short_cells_that_leave_the_machine_alone(notebo
             assert len(cell.source.splitlines()) <= LONGEST_CELL, begins(cell)
         for words in ("pip install", "os.chdir", "os.system", "get_ipython", "subprocess"):
             assert words not in cell.source, begins(cell)
-
-
-# Stored outputs
 
 
 def test_outputs_are_of_one_whole_run_without_error_or_progress_bar(notebook):

@@ -31,10 +31,12 @@ def pages(tmp_path_factory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)  # the pages are made for it
-def test_every_link_and_picture_is_there(pages):
+def test_every_link_and_picture_is_there_and_a_page_has_one_title(pages):
     assert broken(pages) == []
     assert {path.stem for path in (pages / "notebooks").rglob("*.html")} == set(NOTEBOOKS)
     assert not [path for path in pages.rglob("*.html") if str(ROOT) in path.read_text()]
+    titled = [*pages.glob("R*.html"), *pages.glob("[dnw]*/*.html")]
+    assert [path for path in titled if path.read_text().count("<h1") != 1] == []
 
 
 @pytest.mark.slow
@@ -74,12 +76,6 @@ def test_the_poster_says_what_the_report_found(pages):
     places = [int(x) for x in re.findall(r'<text x="(\d+)"', drawn[0])]  # a name, its number
     assert min(int(left) for left, _ in lines) > max(places[::2]), "no line runs into a name"
     assert max(places[1::2]) < int(drawn[1]) - 40, "no number is cut off"
-
-
-@pytest.mark.slow
-def test_a_page_has_one_title(pages):
-    for path in [*pages.glob("R*.html"), *pages.glob("[dnw]*/*.html")]:
-        assert path.read_text().count("<h1") == 1, path.name
 
 
 def test_pages_of_a_run_that_is_not_there_are_refused(tmp_path):

@@ -97,9 +97,6 @@ def lives(pid: int) -> bool:
         return False
 
 
-# One run at a time
-
-
 @pytest.fixture
 def planned(monkeypatch) -> list[str]:
     """Presets whose runs got past the lock; none is run."""
@@ -150,9 +147,6 @@ def test_what_went_wrong_is_shown(small):
     out, err = run.communicate(timeout=PATIENCE_S)
     assert run.returncode == 1 and "no such thing" in err and "Traceback" not in err
     assert f"All that was said: {small / 'outputs' / SMALL / LOG}" in out
-
-
-# Stopped
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from reproduction.stages import EXECUTED, SUMMARY, preset_file
 from .projects import PRESET, edit, results, sections
 
 END = {"99_report"}  # what follows from every stage that it reads
-CURES = {"04_cures", "04a_cures"}
+CURES, ABLATIONS = {"04_cures", "04a_cures"}, {"05_ablations", "05a_ablations"}
 OWN = CURES | {"02_finetune", "03_robustness", "03a_robustness", "05_ablations"}
 AFTER_RUNS = END | OWN | {"07_segmentation", "07a_segmentation", "08a_iav"}
 
@@ -60,11 +60,7 @@ def made(project, monkeypatch) -> Path:
         ("06_attribution", {"pairs": 20}, END | {"06_attribution"}),
         # Less is asked then of the preset's own run, one of its arms: that changes nothing.
         # Others read a run that is made in the same job as new ones, 04a_cures what 04_cures has.
-        (
-            "05_ablations",
-            {"variant_seeds": [1]},
-            END | CURES | {"05_ablations", "05a_ablations", "runs"},
-        ),
+        ("05_ablations", {"variant_seeds": [1]}, END | CURES | ABLATIONS | {"runs"}),
         ("01_masks", {"tau": 0.3}, END | {"01_masks", "runs", "04a_cures"}),
         ("common", {"seeds": [0, 1]}, AFTER_RUNS | {"01_masks", "runs"}),
     ],
@@ -110,9 +106,6 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
 def test_results_that_were_deleted_are_made_again(made, monkeypatch):
     shutil.rmtree(results(made) / "07_segmentation")
     assert waiting(made, monkeypatch) == END | {"07_segmentation", "07a_segmentation"}
-
-
-# Without a run
 
 
 @pytest.fixture

@@ -38,50 +38,29 @@ def only_plan(project, monkeypatch) -> None:
         ("02_finetune", {"lr": 1.0e-5}, "lr = 1e-05, but the preset's own runs"),
         ("04a_cures", {"compared_model": "tiny-mae"}, "has not both our method and a bas"),
         ("05_ablations", {"variants": ["ground_truth"]}, "'ground_truth' is 'full': leave it out"),
-        (
-            "common",
-            {"benchmark": {"data": "habitats", "home_share": 0.5}},
-            "source = 'shipped', but common has other images: the shipped models have",
-        ),
-        (
-            "common",
-            {"model": "dinov2-s"},
-            "source = 'shipped', but for data 'habitats' of common there are shipped",
-        ),
-        (
-            "05_ablations",
-            {"compared_model": "dinov2-s"},
-            "compared_model = ['dinov2-s'], but for data 'habitats' of common there are",
-        ),
-        (
-            "common",
-            {"benchmark": {"original_images": 400}},
-            "benchmark.original_images = 400, but that is of worlds of 04_cures",
-        ),
+        ("common", {"benchmark": {"data": "habitats", "home_share": 0.5}},
+         "source = 'shipped', but common has other images: the shipped models have"),
+        ("common", {"model": "dinov2-s"},
+         "source = 'shipped', but for data 'habitats' of common there are shipped"),
+        ("05_ablations", {"compared_model": "dinov2-s"},
+         "compared_model = ['dinov2-s'], but for data 'habitats' of common there are"),
+        ("common", {"benchmark": {"original_images": 400}},
+         "benchmark.original_images = 400, but that is of worlds of 04_cures"),
         ("pipeline", {"seed": 0}, "seed = 0"),
         ("pipeline", {"disk_mb": 10**9}, "disk: "),
         ("pipeline", {"sweep": [{"models": ["dinov2-s"], "seeds": [0]}]}, "there are ship"),
         ("pipeline", {"sweep": [{"models": ["deit-b"], "seeds": [0]}]}, "dinov2-s8, tiny, "),
-        (
-            "common",
-            {"benchmark": {"data": "imagenet", "data_root": "data"}, "model": "vit-b"},
-            "pipeline: sweep = ['tiny'], ",
-        ),
-        (
-            "pipeline",
-            {"sweep": [{"models": ["tiny"], "masks": ["tokencut"], "seeds": [5]}]},
-            "sweep.0.seeds = [5] with masks tokencut, but 01_masks makes masks for seeds [0]",
-        ),
-        (
-            "pipeline",
-            {"sweep": [{"models": ["tiny-mae"], "methods": ["rrr"], "seeds": [0]}]},
-            "compared_model = 'tiny', but sweep in pipeline has not both our method and a",
-        ),
+        ("common", {"benchmark": {"data": "imagenet", "data_root": "data"}, "model": "vit-b"},
+         "pipeline: sweep = ['tiny'], "),
+        ("pipeline", {"sweep": [{"models": ["tiny"], "masks": ["tokencut"], "seeds": [5]}]},
+         "sweep.0.seeds = [5] with masks tokencut, but 01_masks makes masks for seeds [0]"),
+        ("pipeline", {"sweep": [{"models": ["tiny-mae"], "methods": ["rrr"], "seeds": [0]}]},
+         "compared_model = 'tiny', but sweep in pipeline has not both our method and a"),
         ("pipeline", {"sweep": [{"models": ["tiny"], "s": 0, "seeds": [0]}]}, "sweep.0.s = 0"),
         ("08_iav", {"reference": "mini-mae"}, "it is not among models; name one of them"),
         ("99_report", {"device": "cuda:99"}, "99_report: device 'cuda:99'"),
     ],
-)
+)  # fmt: skip
 def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words):
     edit(project, name, **values)
     assert pipeline.main([PRESET]) == 2

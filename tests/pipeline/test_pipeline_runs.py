@@ -31,9 +31,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-# From start to end
-
-
 def test_every_stage_leaves_its_notebook_its_parameters_and_results(finished):
     """And no temporary file or checkpoint, nothing beside outputs/ and Snakemake's own notes."""
     project, ended = finished
@@ -61,9 +58,6 @@ def test_second_run_has_nothing_to_do(finished):
     assert contents(results(project)) == before
 
 
-# Stages that fail
-
-
 def test_stage_whose_last_cell_fails_spoils_nothing_and_is_still_to_be_made(
     changeable, monkeypatch
 ):
@@ -82,9 +76,6 @@ def test_stage_whose_last_cell_fails_spoils_nothing_and_is_still_to_be_made(
     for name in before:
         if not name.startswith(("01_", "run.log")):
             assert after.get(name) == before[name], name
-
-
-# Runs that fail
 
 
 def test_run_that_fails_is_a_gap(changeable, monkeypatch):

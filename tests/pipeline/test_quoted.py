@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-from reproduction.config import NOTEBOOKS
-
 from .projects import ROOT
 
 sys.path.append(str(ROOT / "docs"))
@@ -114,38 +112,6 @@ def test_a_cell_without_an_interval_is_a_number(results):
     assert found == ["+6.1 (+0.0 to +12.2)", "-4.3 (-7.2 to +0.0)", "+0.8"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        ("masks", ["`annotated`", "`ellipse`", "`annotated`"]),
-        ("originals", ["6,400", "12,800"]),
-        ("steps", ["75", "300"]),
-    ],
-)
-def test_each_control_has_its_rows(results, kind, found):
-    """One number differs in each; labels are in none, and originals beside what became of them."""
-    named = "classes,arm,masks,world,original_images,steps,home_pct,overlap_pct,exact_leads_pts"
-    both = "exact_leads_low_pts,exact_leads_high_pts,val_pts,gap_pts,seeds,known_pct"
-    rows = ["animals,original,annotated,own,6400,,95,",
-            "animals,label,annotated,own,6400,75,95,100",
-            "animals,relevance,annotated,own,6400,75,95,100",
-            "animals,relevance,ellipse,own,6400,75,95,40",
-            "animals,relevance_300,annotated,own,6400,300,95,100",
-            "animals,original,annotated,longer,12800,,95,",
-            "animals,relevance,annotated,longer,12800,75,95,100",
-            "things,relevance,annotated,own,6400,75,95,100"]  # fmt: skip
-    ends = ",".join(
-        f"{name}{end}_pts" for name in ("change", "adds") for end in ("", "_low", "_high")
-    )
-    text = "\n".join(f"{row},5,4,6,0.5,20,3,97.25,1,0,2,1,0,2" for row in rows)
-    (quoted.RESULTS / "controls.csv").write_text(f"{named},{both},{ends}\n{text}\n")
-    lines = quoted.table(f"controls_{kind}").splitlines()[2:]
-    first = 2 if kind == "masks" else 1
-    assert [line.split(" | ")[first - 1].strip("| ") for line in lines] == found
-    assert all("+1.0 (+0.0 to +2.0)" in line for line in lines)
-    assert ("| 95 | 97.2 | 20.0 |" in lines[0]) == (kind == "originals")
-
-
 def test_a_table_is_a_file(results):
     made = quoted.written("a\n\n<!-- table: notes/arms -->\nold\n<!-- end -->\n\nb", "page")
     assert "| arm | `val` | note |\n| --- | --- | --- |\n| `labels` | **+7.1** (+5.4" in made
@@ -169,10 +135,3 @@ def test_a_typed_number_is_seen(text):
 )  # fmt: skip
 def test_what_nobody_measured_is_not(text):
     assert quoted.typed(text) == []
-
-
-def test_every_stage_has_a_line_in_the_table_of_what_it_is_for():
-    rows, cells = quoted.TABLES["stages"]()
-    assert rows["notebook"].tolist() == sorted(NOTEBOOKS)
-    of = {row["notebook"]: cells["claims decided"](row) for _, row in rows.iterrows()}
-    assert of["10_your_own"] == "none" and "BI-20" in of["06_attribution"]

@@ -81,9 +81,6 @@ def test_every_slip_hears_its_own_sentence(check, monkeypatch):
         assert str(said.value) == text
 
 
-# Answers as beginners write them: the body of the function, and part of what it hears
-
-
 def recursion(body: str, start: str = "torch.eye(a.shape[-1])", read: str = "R[0, 1:]") -> str:
     loop = f"R = {start}\n  for A, G in zip(a, g): R = {body}\n  return {read}"
     return f"def gae(a, g):\n  {loop}"
@@ -155,9 +152,6 @@ def test_a_notebook_shows_the_sentence_alone(capsys):
     )
     said = capsys.readouterr()
     assert said.out + said.err == "✗ Your function returns nothing: end it with `return`.\n"
-
-
-# Students' copies
 
 
 @pytest.fixture(scope="module")

@@ -263,20 +263,3 @@ NUMBERS = {
     "IAV-01": {"text": answers},
     "IAV-05": {"text": drift},
 }
-CURVES, WORDS = "in a figure alone", "in words alone"
-WITHOUT = {
-    **dict.fromkeys(("RV-16", "RV-17", "RV-18", "RV-22", "RV-37", "RV-38"), CURVES),
-    **dict.fromkeys(("RV-20", "RV-21", "RV-23", "RV-27", "RV-28", "RV-41", "RV-42"), WORDS),
-    "RV-24": "names of classes, without their numbers",
-    "RV-25": "answers to single images",
-    "RV-26": "20 of 20 pairs, which is the line",
-    "RV-35": "its own tables show the opposite",
-    "RV-43": "another paper's result",
-    **dict.fromkeys(("BI-01", "BI-02", "BI-03", "BI-04"), "curves, and a factor that is the line"),
-    **dict.fromkeys(("BI-05", "BI-06"), "an assumption, a derivation"),
-    **dict.fromkeys(("BI-08", "BI-09", "BI-10", "BI-11", "BI-14", "BI-20"), CURVES),
-    "BI-21": "one photo",
-    "BI-22": "Table 1 has a dash for the label's map of what knows no class",
-    **{f"IAV-{n:02}": CURVES for n in (2, 3, 4, *range(6, 20))},
-    **dict.fromkeys(("IAV-20", "IAV-21", "IAV-22"), WORDS),
-}

@@ -77,11 +77,6 @@ def test_sides_and_lines_are_those_of_the_stored_verdicts(claim):
         assert told.groups()[1:] in known, told[0]
 
 
-def test_each_claim_has_numbers_of_its_paper_or_a_reason_why_not():
-    assert not set(papers.NUMBERS) & set(papers.WITHOUT)
-    assert set(papers.NUMBERS) | set(papers.WITHOUT) == set(criteria().claims)
-
-
 def test_every_sentence_has_a_criterion_and_rows_or_a_reason():
     book = criteria()
     assert list(book.claims) == list(sentences()["id"]) and len(book.claims) == 87

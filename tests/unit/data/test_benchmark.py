@@ -44,9 +44,6 @@ def real(data_root):
     return open_photographs(params(data_root))
 
 
-# Cutouts
-
-
 def test_cutouts_are_described_by_what_is_drawn():
     assert CUTOUTS.describe().splitlines() == [
         "40 classes, 8 textures seen in training",
@@ -64,9 +61,6 @@ def test_homes_of_habitats_hold_every_class_once():
     assert sorted(lived_in) == sorted(bench.classes) and CUTOUTS.homes() is None
     assert homes.loc["sea", "things"] == "anchor, canoe, ship"
     assert "whale" in homes.loc["sea", "classes"]
-
-
-# Real sets
 
 
 @pytest.mark.parametrize("name", ["val", "a", "validation", "train"])
@@ -164,9 +158,6 @@ def test_preprocessing_goes_to_view_and_model_alike(data_root):
     assert not torch.equal(*images), "crop and interpolation differ"
 
 
-# Images with masks
-
-
 class Some(Cutouts):
     """Five images, of which none but two have an object."""
 
@@ -185,9 +176,6 @@ def test_images_without_an_object_are_left_out_and_counted():
     Some.seen = ()
     with pytest.raises(ValueError, match="some has no object in 5 masks; take more images"):
         Some().with_masks(5)
-
-
-# One's own
 
 
 def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):

@@ -27,9 +27,6 @@ def nearest_breaks_ties(distances: np.ndarray) -> np.ndarray:
     return np.tile(1 + 0.5 ** np.arange(2, distances.shape[1] + 2), (len(distances), 1))
 
 
-# Neighbours
-
-
 @pytest.mark.parametrize("k", [1, 2, 5, 10])
 def test_answers_are_those_of_scikit_learn(k):
     (known, labels), (asked, true) = blobs(90, 0), blobs(70, 1)
@@ -57,9 +54,6 @@ def test_most_votes_win_and_the_nearest_decides_ties(labels, answer):
     assert vote(torch.tensor([labels])).tolist() == [answer]
 
 
-# Opening
-
-
 def test_open_data_draws_things_in_both_kinds():
     known, asked = knn.open_data(RobustnessAppendixParams(known_images=24, asked_images=30), 32)
     assert len(known) == 24 and list(asked) == ["val", "objectnet"]
@@ -72,9 +66,6 @@ def test_open_data_wants_a_folder_for_real_data():
         ValueError, match="03a_robustness: knn_data 'cifar100' without knn_root; give"
     ):
         knn.open_data(RobustnessAppendixParams(knn_data="cifar100"), 32)
-
-
-# Tests of vectors
 
 
 def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():

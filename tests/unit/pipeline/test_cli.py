@@ -129,9 +129,10 @@ def test_explain_draws_a_model_by_name_and_that_of_a_run(images, run, capsys):
     said = capsys.readouterr().out
     assert "class 26 of tiny, called cat\n" in said and f"class 4 of {run}, called cat\n" in said
     assert f"{image.name}: tiny: cat" in said and f"written: {out}" in said
-    maps = images / "maps"
-    assert main(["explain", str(images / "five"), "--model", str(run), "-o", str(maps)]) == 0
-    assert len(list(maps.rglob("*.png"))) == 20 and "iou_pct" in (maps / "manifest.csv").read_text()
+    maps, cats, masks = images / "maps", *(images / "five" / k / "cat" for k in ("images", "masks"))
+    given = [str(cats), "--masks", str(masks), "--model", str(run), "-o", str(maps)]
+    assert main(["explain", *given]) == 0
+    assert len(list(maps.rglob("*.png"))) == 4 and "iou_pct" in (maps / "manifest.csv").read_text()
 
 
 def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):

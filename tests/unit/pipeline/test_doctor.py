@@ -54,17 +54,11 @@ def run(capsys, *arguments: object) -> tuple[int, str]:
     return code, printed.out + printed.err
 
 
-# The catalogue
-
-
 @pytest.mark.parametrize("key", CATALOGUE)
 def test_missing_set_is_told_with_what_to_get_where_and_its_terms(tmp_path, key):
     entry, text = CATALOGUE[key], "\n".join(lines(examine(tmp_path, key)))
     assert text.startswith(f"{key} ({entry.title}): missing\n")
     assert all(words in text for words in (*entry.archives, entry.page, entry.terms))
-
-
-# One set, and the command
 
 
 def test_whole_set_in_words_and_as_json(root, capsys):

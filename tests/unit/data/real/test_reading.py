@@ -65,18 +65,12 @@ def test_a_broken_picture_is_named_and_the_others_can_be_read(tmp_path, key):
     assert rest == len(found) - 1 and skipped == {1: found.ids[1]}
 
 
-# Labels
-
-
 def test_objects_of_si_score_are_matched_to_imagenet_by_hand():
     assert len(SI_CLASSES) == 61 == len(set(SI_CLASSES.values()))
     names = [name.lower().split(", ") for name in IMAGENET_NAMES]
     assert [name for name, index in SI_CLASSES.items() if name not in names[index]] == ["jeans"]
     assert "blue jean" in names[SI_CLASSES["jeans"]]
     assert SI_CLASSES["missile"] == 657  # a look-up finds the projectile, 744
-
-
-# ObjectNet and ImageNet-S: several right answers, and what is cut off
 
 
 def test_objectnet_counts_every_class_of_an_object_or_the_first_alone(tmp_path):

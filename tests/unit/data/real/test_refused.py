@@ -63,9 +63,6 @@ def test_class_folders_that_are_none(tmp_path, key, spoil, text):
         CATALOGUE[key].read(tmp_path)
 
 
-# CIFAR
-
-
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
@@ -96,9 +93,6 @@ def test_a_pickle_is_read_and_never_run(tmp_path):
     assert not made.exists()
 
 
-# ObjectNet
-
-
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
@@ -116,9 +110,6 @@ def test_mappings_that_lead_nowhere(tmp_path, name, content, text):
     text = rf"objectnet: .*mappings does not lead .*{text}.*; unpack objectnet-1.0.zip again"
     with pytest.raises(ValueError, match=text):
         CATALOGUE["objectnet"].read(tmp_path)
-
-
-# ImageNet-S
 
 
 def swapped(numbers):
@@ -147,9 +138,6 @@ def test_masks_that_do_not_fit(tmp_path, spoil, text):
     with pytest.raises(UnreadableImage, match=whole):
         found.read([1])
     assert len(found.read([0, 2])) == 2
-
-
-# gtsegs_ijcv.mat
 
 
 def change(path, field, place, values):

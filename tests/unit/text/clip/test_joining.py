@@ -69,9 +69,6 @@ def test_join_finds_whose_caption_is_whose_and_trains_no_frozen_tower(cfg, froze
     assert not torch.equal(other.image_tower.head.weight, dual.image_tower.head.weight)
 
 
-# What they are joined on
-
-
 def test_animals_in_the_middle_and_anywhere_and_in_pairs_where_a_seed_has_both(cfg, drawn):
     assert drawn.labels[:80, 0].tolist() == [*range(40), *range(40)]
     assert not torch.allclose(drawn.features[0], drawn.features[40])

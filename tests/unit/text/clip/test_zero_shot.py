@@ -99,9 +99,6 @@ def test_the_end_of_the_curve_is_measured_as_published_and_left_out_as_described
             assert own[direction] == pytest.approx(by_hand)
 
 
-# Words
-
-
 def test_words_of_a_caption_by_kind():
     first = spelled("a red lobster on grit", "a", "red", "lob", "ster", "on", "grit")
     second = spelled("a red cat", "a", "red", "cat")

@@ -68,9 +68,6 @@ def test_header_signature_and_quotes_are_taken_away_as_published(root, bare, tex
     assert len(corpus.test) == MESSAGES - bare
 
 
-# What is refused
-
-
 def no_test_group(root):
     shutil.rmtree(root / TEST / "rec.autos")
 
