@@ -113,7 +113,6 @@ def test_camouflage_hides_the_animal_in_pictures_and_not_in_masks():
 def test_a_preset_opens_its_world():
     params = BenchmarkParams(data="habitats", home_share=0.8, opacity=0.5, classes="objects")
     bench = open_benchmark(StartParams(benchmark=params))
-    assert bench == open_benchmark(StartParams(benchmark=params))
     assert bench.name == "habitats" and bench.classes == OBJECTS.classes
     assert bench.rules == "habitats objects home 0.8 opacity 0.5"
 

@@ -103,16 +103,15 @@ def test_a_head_with_one_output_has_no_classes_to_compare():
     batch = Batch(images, torch.ones(2, 1, 32, 32, dtype=torch.bool), labels)
     pixels, maps = spec.normalise(images), {"gae": torch.rand(2, 16)}
     settings = FinetuneSettings(lr=1.0, method="relevance", protocol="published")
-    tasks = [
-        lambda: predict(network, spec, [batch]),
-        lambda: look(network, spec, batch, ["ill"]),
-        lambda: perturb(network, spec, batch, maps),
-        lambda: gradient_sis(network, pixels, labels),
-        lambda: step_losses(network, pixels, batch.masks.float(), labels, settings),
-    ]
-    for task in tasks:
+    for work, *given in (
+        (predict, spec, [batch]),
+        (look, spec, batch, ["ill"]),
+        (perturb, spec, batch, maps),
+        (gradient_sis, pixels, labels),
+        (step_losses, pixels, batch.masks.float(), labels, settings),
+    ):
         with pytest.raises(ValueError, match="answers: a head with one output has no classes to"):
-            task()
+            work(network, *given)
 
 
 def test_a_folder_has_a_picture_a_map_and_a_row_of_each(folder, tmp_path):
@@ -193,9 +192,8 @@ def test_a_shipped_model_says_where_it_knows_nothing(tmp_path, titles):
     assert titles[1::2] == [f"gae\n{told[0]}", f"gae\n{NOT_SURE}{told[1]}"]
     assert pd.read_csv(tmp_path / "out" / "manifest.csv")["known"].tolist() == [True, False]
     assert "the model is not sure that" in (tmp_path / "out" / "index.html").read_text("utf-8")
-    row = explain_file(
-        tmp_path / "in" / "ramp.png", open_model(load_model(model.network)), out=work.out / "a.png"
-    )
+    given = open_model(load_model(model.network))
+    row = explain_file(tmp_path / "in" / "ramp.png", given, out=work.out / "a.png")
     assert "known" not in row, "of a network that was given nobody knows what it has learned"
 
 
@@ -225,9 +223,7 @@ def test_letters_that_no_font_has_are_no_boxes(tmp_path, titles, monkeypatch):
     path, names, said = write(tmp_path / "\u732b.png"), ("\u732b", "\U0001f436", "c", "d", "e"), []
     ours = Subject("ours", model(), names)
     explain_pictures(prepare([path], tmp_path / "map.png"), [ours], top=5, say=said.append)
-    assert said[0].startswith(
-        "no font here draws \u732b (3 such names): pictures say class 0; inst"
-    )
+    assert said[0].startswith("no font here draws \u732b (3 such names): pictures say class 0; i")
     assert len(said) == 2 and "\u732b " in said[1]
     drawn = {title.split("\n")[1].rpartition(" ")[0].rpartition(" ")[0] for title in titles[1:]}
     assert drawn == {"class 0", "class 1", "c", "d", "e"} and titles[0] == "\\u732b.png"
@@ -279,25 +275,22 @@ def test_greys_are_scaled_as_all_pictures_need_it_or_as_in_training(tmp_path):
         greys = np.random.default_rng(0).integers(0, most, (32, 32)).astype(np.uint16)
         Image.fromarray(greys).save(tmp_path / f"{name}.png")
     ours, said = subject(), []
+
+    def trained_to(white):
+        spec = replace(ours.model.spec, view=replace(ours.model.view, white=white))
+        return replace(ours, model=replace(ours.model, spec=spec))
+
     for given, white in ((["a.png"], 1023), (["a.png", "b.png"], 4095)):
         work = prepare([tmp_path / name for name in given], tmp_path / "out")
         first = explain_pictures(work, [ours], say=said.append)
         assert said[-len(given) - 1] == f"greys of more than 8 bits are scaled from 0 to {white}"
-    view = replace(ours.model.view, white=1023)
-    trained = replace(ours, model=replace(ours.model, spec=replace(ours.model.spec, view=view)))
-    with pytest.raises(
-        ValueError, match=r"b\.png has greys of 0 to 4095, and .* trained on 0 to 1"
-    ):
-        explain_pictures(work, [trained])
-    view = replace(view, white=65535)
-    trained = replace(ours, model=replace(ours.model, spec=replace(ours.model.spec, view=view)))
-    again = explain_pictures(work, [trained])
+    with pytest.raises(ValueError, match=r"b\.png has greys of 0 to 4095, and .* on 0 to 1"):
+        explain_pictures(work, [trained_to(1023)])
+    again = explain_pictures(work, [trained_to(65535)])
     assert (again["probability_pct"] != first["probability_pct"]).all(), "darker to this one"
 
 
 def test_a_mask_of_another_size_is_refused_by_name(folder, tmp_path):
-    Image.new("1", (9, 9)).save(write(folder / "masks" / "ant" / "1.png"))
-    with pytest.raises(
-        ValueError, match=r"masks/ant/1\.png is no mask of ant/1\.png \(the mask has"
-    ):
+    write(folder / "masks" / "ant" / "1.png", (9, 9))
+    with pytest.raises(ValueError, match=r"masks/ant/1\.png is no mask of ant/1\.png \(the mask"):
         prepare([folder], tmp_path / "out")

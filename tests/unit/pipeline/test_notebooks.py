@@ -45,7 +45,7 @@ def run_of(path, **sources: str) -> Path:
     return executed
 
 
-def test_outputs_are_taken_without_noise(committed, tmp_path):
+def test_outputs_are_taken_without_noise(committed):
     cells = notebooks.filled(committed, run_of(committed)).cells
     assert [cell.id for cell in cells] == ["a", "b", "c", "d"]
     assert cells[1].source == "x: int = 1", "the parameters are those of the repository"
