@@ -1,7 +1,5 @@
 """Data sets as people have them, made up by a seed; what each is in truth is known."""
 
-from __future__ import annotations
-
 import json
 import random
 import unicodedata

@@ -1,7 +1,5 @@
 """Each notebook runs to its end where nothing is made, also with one parameter changed."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Three hundred data sets of one's own: each is read rightly, or refused by what is wrong in it."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from relevit.data.own.check import apart, examine, need_usable

@@ -1,7 +1,5 @@
 """Bad input: parameters of every kind, and the worst known files, are refused soon and by name."""
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

@@ -1,7 +1,5 @@
 """A run that is killed, stopped or starved of disk goes on, and ends with the same results."""
 
-from __future__ import annotations
-
 import os
 import random
 import re

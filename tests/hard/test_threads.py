@@ -3,8 +3,6 @@
 docs/library.md has both lists in words. The same number of threads gives the same bits each time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

@@ -3,8 +3,6 @@
 The cell tagged `lesson` says it in numbers; here is the side on which these must lie.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The paper in one file: it runs, its map is the library's, and relevance leaves the background."""
 
-from __future__ import annotations
-
 import runpy
 from pathlib import Path
 

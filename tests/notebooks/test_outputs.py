@@ -4,8 +4,6 @@
 statements that are true in every preset and on any machine.
 """
 
-from __future__ import annotations
-
 import re
 
 import nbformat

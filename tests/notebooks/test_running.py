@@ -1,7 +1,5 @@
 """What happens when notebooks run: parameters arrive or are refused, outputs are compared."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The form that all notebooks share: what the cells are, and which outputs are stored."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import io

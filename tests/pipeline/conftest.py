@@ -1,7 +1,5 @@
 """Projects to run the pipeline in, shared by its tests."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What written pages hold, and which of their links are broken; shared by tests."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit

@@ -1,7 +1,5 @@
 """Copies of the project, with sizes as small as the parameters allow, and runs in them."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

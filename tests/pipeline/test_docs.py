@@ -1,7 +1,5 @@
 """What the documentation tells people to type works."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The pages: what the notebooks store, and the docs, without a warning or a broken link."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

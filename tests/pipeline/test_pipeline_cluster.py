@@ -1,7 +1,5 @@
 """The paper's sweep, and stages on a cluster: what is planned, and what Snakemake is told."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

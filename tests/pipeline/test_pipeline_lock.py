@@ -1,7 +1,5 @@
 """One run at a time on a preset, and a run that is stopped in any way leaves nothing running."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

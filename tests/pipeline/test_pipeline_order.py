@@ -1,16 +1,9 @@
-"""Which job begins when: Snakemake's own choice on the Snakefile, replayed in the known seconds."""
+"""Which job begins when, by the Snakefile's numbers, replayed in the known seconds."""
 
-from __future__ import annotations
-
-import logging
 import re
 import shutil
-from collections.abc import Iterable
-from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
-
-from snakemake_interface_scheduler_plugins.registry import SchedulerPluginRegistry
 
 from reproduction.config.preset import read_preset
 from reproduction.pipeline import plan
@@ -22,81 +15,43 @@ from .projects import ROOT
 
 CORES = 2
 NEARLY = 1.1  # jobs cannot be cut
-DEFAULT = "ilp"  # Snakemake's scheduler where none is asked for
 # A job as a dry run shows it that is not told in a message.
 SHOWN = re.compile(
     r"(?m)^rule (\w+):\n    input: (.+)\n    output: (.+)\n    jobid: .+\n"
-    r"(?:    priority: (\S+)\n)?(?:    threads: (\d+)\n)?    resources: .*gpu=(\d+)"
+    r"(?:    priority: (\S+)\n)?(?:    threads: (\d+)\n)?    resources: "
 )
 
 
-@dataclass(eq=False)
-class Job:
-    name: str
-    reads: set[str]
-    makes: set[str]
+class Job(NamedTuple):
+    needs: set[str]
     priority: float
-    scheduler_resources: dict[str, int]
-    input: list = field(default_factory=list)  # of which Snakemake asks whether it is temporary
-    needs: set[str] = field(default_factory=set)
-    seconds: float = 0.0
+    cores: int
+    seconds: float
 
 
-class Replay(NamedTuple):
-    """The jobs of a run, and when each began and ended, in seconds."""
-
-    jobs: dict[str, Job]
-    begun: dict[str, float]
-    ended: dict[str, float]
-
-    def least_s(self, names: Iterable[str]) -> float:
-        """Seconds that no order can go below: all cores busy, or one job after the other."""
-
-        def way(job: Job) -> float:
-            return job.seconds + max((way(self.jobs[name]) for name in job.needs), default=0.0)
-
-        jobs = [self.jobs[name] for name in names]
-        work = sum(job.seconds * job.scheduler_resources["_cores"] for job in jobs)
-        return max(work / CORES, *map(way, jobs))
-
-    def with_needs(self, name: str) -> set[str]:
-        return {name}.union(*map(self.with_needs, self.jobs[name].needs))
+def jobs_of(shown: str, seconds: dict[str, float]) -> dict[str, Job]:
+    found = SHOWN.findall(shown)
+    makers = {file: name for name, _, made, *_ in found for file in made.split(", ")}
+    jobs = {}
+    for name, read, _, priority, threads in found:
+        needs = {makers[file] for file in read.split(", ") if file in makers}
+        jobs[name] = Job(needs, float(priority or 0), int(threads or 1), seconds.get(name, 0.0))
+    return jobs
 
 
-def jobs_of(shown: str) -> dict[str, Job]:
-    """The jobs of a dry run, with what Snakemake's schedulers look at."""
-    found = {}
-    for name, read, made, priority, threads, gpus in SHOWN.findall(shown):
-        resources = {"_cores": int(threads or 1), "gpu": int(gpus)}
-        reads, makes = set(read.split(", ")), set(made.split(", "))
-        found[name] = Job(name, reads, makes, float(priority or 0), resources)
-    for job in found.values():
-        job.needs = {name for name, other in found.items() if other.makes & job.reads}
-    return found
-
-
-def replay(jobs: dict[str, Job], scheduler: str) -> Replay:
-    """Run the jobs in no time: each ends its seconds after Snakemake's scheduler began it."""
-    plugins = [SchedulerPluginRegistry().get_plugin(name) for name in (scheduler, "greedy")]
-    # The second where the first finds nothing, as in Snakemake.
-    first, second = (
-        each.scheduler(None, each.settings_cls(), logging.getLogger()).select_jobs
-        for each in plugins
-    )
+def replay(jobs: dict[str, Job]) -> tuple[dict[str, float], dict[str, float]]:
+    """When each begins and ends, where what is ready and fits begins by its priority."""
     now, begun, ended = 0.0, {}, {}
     while len(begun) < len(jobs):
-        done = {name for name, end in ended.items() if end <= now}
-        left = [job for job in jobs.values() if job.name not in begun]
-        ready = [job for job in left if job.needs <= done]
-        free = {"_cores": CORES, "gpu": CORES}
-        for name in begun.keys() - done:
-            for each, used in jobs[name].scheduler_resources.items():
-                free[each] -= used
-        given = (ready, left, free, {})
-        for job in (first(*given) or second(*given)) if ready and free["_cores"] else ():
-            begun[job.name], ended[job.name] = now, now + job.seconds
+        running = {name for name in begun if ended[name] > now}
+        free = CORES - sum(jobs[name].cores for name in running)
+        ready = [n for n in jobs if n not in begun and jobs[n].needs <= begun.keys() - running]
+        for name in sorted(ready, key=lambda name: -jobs[name].priority):
+            if jobs[name].cores <= free:
+                free -= jobs[name].cores
+                begun[name], ended[name] = now, now + jobs[name].seconds
         now = min((end for end in ended.values() if end > now), default=now)
-    return Replay(jobs, begun, ended)
+    return begun, ended
 
 
 def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, monkeypatch):
@@ -107,20 +62,28 @@ def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, mo
     shutil.copy2(ROOT / plan.TIMES, project / plan.TIMES)
     snakefile = (project / "Snakefile").read_text()
     (project / "Snakefile").write_text(re.sub(r"(?m)^ +message: .*\n", "", snakefile))
-    seconds = plan.write_plan(read_preset(preset_file("workshop")), CORES)
+    told = plan.write_plan(read_preset(preset_file("workshop")), CORES)
+    numbers = {name: re.match(r"runs (\d+)", name) for name in told}
+    seconds = {f"runs_{int(n[1]) - 1}" if n else name: told[name] for name, n in numbers.items()}
     options = {"jobs": CORES, "capture_output": True, "text": True}
     done = pipeline.snakemake("workshop", "--dry-run", "--quiet", "host", "reason", **options)
-    jobs = jobs_of(done.stdout + done.stderr)
-    for name, each in seconds.items():
-        number = re.match(r"runs (\d+)", name)
-        jobs[f"runs_{int(number[1]) - 1}" if number else name].seconds = each
-    run = replay(jobs, dict(pairwise(done.args)).get("--scheduler", DEFAULT))
+    assert dict(pairwise(done.args))["--scheduler"] == "greedy"
+    jobs = jobs_of(done.stdout + done.stderr, seconds)
+    assert jobs.keys() == seconds.keys()
+    begun, ended = replay(jobs)
 
-    assert run.begun["00_start"] == 0
-    page = run.with_needs(PAGE)
-    least_s = run.least_s(page - {PAGE}) + jobs[PAGE].seconds
-    assert run.ended[PAGE] <= NEARLY * least_s
+    def with_needs(name: str) -> set[str]:
+        return {name}.union(*map(with_needs, jobs[name].needs))
+
+    def least_s(names: set[str]) -> float:
+        """That no order can go below: all cores busy, or one job after the other."""
+        way = lambda n: jobs[n].seconds + max(map(way, jobs[n].needs), default=0.0)  # noqa: E731
+        return max(sum(jobs[n].seconds * jobs[n].cores for n in names) / CORES, *map(way, names))
+
+    page = with_needs(PAGE)
+    assert begun["00_start"] == 0
+    assert ended[PAGE] <= NEARLY * (least_s(page - {PAGE}) + jobs[PAGE].seconds)
     runs = {name for name in page if name.startswith("runs_")}
     ahead = {need for name in runs for need in jobs[name].needs} & runs
-    assert min(run.begun[name] for name in jobs.keys() - page) >= max(map(run.ended.get, ahead))
-    assert max(run.ended.values()) <= NEARLY * run.least_s(jobs)
+    assert min(begun[name] for name in jobs.keys() - page) >= max(map(ended.get, ahead))
+    assert max(ended.values()) <= NEARLY * least_s({*jobs})

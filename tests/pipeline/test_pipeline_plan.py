@@ -1,7 +1,5 @@
 """What the pipeline plans: the stages and runs that a change makes anew."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Wrong input to the pipeline is refused before any work, with one line that says what to do."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

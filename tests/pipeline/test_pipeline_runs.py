@@ -1,7 +1,5 @@
 """The whole pipeline on a copy of the project: to the end, by hand, and a stage that fails."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Numbers in prose come from docs/results: `make numbers` writes them, and none is typed."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

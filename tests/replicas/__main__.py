@@ -5,8 +5,6 @@ with the papers' architectures cut to two blocks of random weights. What it comp
 nothing; that it runs to its end does.
 """
 
-from __future__ import annotations
-
 import argparse
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Replicas of CIFAR-10 and CIFAR-100, pickled as the published ones."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Among the pictures are grey and CMYK ones and some on their side, as among the published ones.
 """
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small replica of gtsegs_ijcv.mat, as MATLAB 7.3 writes it: HDF5 with all axes in reverse."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small replica of ImageNet-S-919: pictures of two parts, and masks whose pixels are numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args

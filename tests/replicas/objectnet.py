@@ -1,7 +1,5 @@
 """A small replica of ObjectNet: folders of named objects, and the four files that number them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence

@@ -7,8 +7,6 @@ A picture is made from (seed, label, kind) alone. Its sides are 120 to 200 pixel
 that a resize which loses the aspect, or swaps the sides, shows.
 """
 
-from __future__ import annotations
-
 import colorsys
 import os
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 The texts come from the generated corpus, so that a small model can learn them.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

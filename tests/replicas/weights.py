@@ -1,7 +1,5 @@
 """Micro networks under the names of the papers' models, and files in their authors' layouts."""
 
-from __future__ import annotations
-
 import argparse
 
 import timm

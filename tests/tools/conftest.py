@@ -1,7 +1,5 @@
 """What the tests of the tools share, and what they leave as it was."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator
 from pathlib import Path

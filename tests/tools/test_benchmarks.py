@@ -1,7 +1,5 @@
 """The benchmarks of maps, answers and masks: both orders of work agree, a wrong one is found."""
 
-from __future__ import annotations
-
 import importlib
 import json
 

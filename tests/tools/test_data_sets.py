@@ -1,7 +1,5 @@
 """The notes for the paper preset list what the catalogue of data sets says."""
 
-from __future__ import annotations
-
 import importlib
 
 from .conftest import SCRIPT

@@ -1,7 +1,5 @@
 """The page of homes: what is stored for it belongs to the scenes that are drawn today."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The one interval holds the truth as often as it says, where those of before do not."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The study of photographs on a replica of PACS, a few drawn pictures: grid, runs, tables."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import zlib

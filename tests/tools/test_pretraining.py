@@ -1,7 +1,5 @@
 """The pretrainings of the shipped mini models: each takes its steps, and no animal is seen."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from dataclasses import replace

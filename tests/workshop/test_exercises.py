@@ -1,7 +1,5 @@
 """The exercises of the notebooks: their form, what is said to an answer, and students' copies."""
 
-from __future__ import annotations
-
 import math
 import re
 import shutil

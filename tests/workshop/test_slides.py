@@ -1,7 +1,5 @@
 """The deck and the pages: figures of committed notebooks, notes, formulas, no network."""
 
-from __future__ import annotations
-
 import base64
 import io
 import re

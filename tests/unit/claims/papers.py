@@ -4,8 +4,6 @@ A printed number has no interval, so three equal seeds and images without end st
 claim about an average the table is the mean over the paper's models, else there is one a model.
 """
 
-from __future__ import annotations
-
 from functools import cache, partial
 
 import numpy as np

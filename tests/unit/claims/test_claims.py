@@ -1,7 +1,5 @@
 """The evaluator: the papers' own numbers, made rows whose verdict is known, and wrong rows."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

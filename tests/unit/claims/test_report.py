@@ -1,7 +1,5 @@
 """What the report shows of verdicts, and our numbers beside the paper's."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """The images of a preset: drawn, replicas of the papers' own data sets, or of a reader."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

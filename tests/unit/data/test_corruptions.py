@@ -1,7 +1,5 @@
 """Blur and jigsaw against closed forms."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 

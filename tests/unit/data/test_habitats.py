@@ -1,7 +1,5 @@
 """Drawn images: the same bytes as ever, and each set varies what its recipe says."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import Counter
 

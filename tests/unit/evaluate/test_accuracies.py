@@ -1,7 +1,5 @@
 """Accuracies of many runs beside the original's."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Parts of scenes: what is left out, what they are worth, and the scores of known maps."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Correlations with their interval, and how far classes differ beyond luck."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The backgrounds challenge and the shares of relevance, on models whose answers are known."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """What classifiers lose on blurred and cut pictures, on models whose answers are known."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """The judge of cures: rows, weights from elsewhere, and what is refused before any work."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -99,28 +97,6 @@ def test_weights_that_have_seen_test_images_are_refused(opened, tmp_path):
 def test_a_cure_that_gives_no_such_model_is_a_sentence(opened, mine, name, said):
     with pytest.raises(ValueError, match=f"^judge: {said}"):
         row([f"{mine}:{name}"], opened)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("swop", "'swop' is no cure; give FILE.py:NAME"),
-        ("a.safetensors", "the file a.safetensors is missing"),
-        ("HERE.pth", "1 files of weights; the task has seeds"),
-        ("label swap", "are no cure; give one"),
-        ("FILE:other", "'other' in .* is no function"),
-        ("label --out mine.csv", "mine.csv is no JSON file"),
-        ("label --task none.yaml", "none.yaml"),
-    ],
-)
-def test_what_cannot_be_judged_is_said_before_the_work(
-    tmp_path, monkeypatch, capsys, mine, given, said
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "HERE.pth").write_bytes(b"")
-    monkeypatch.setattr(cure_judge, "open_task", None)
-    assert main(["judge", "--cure", *given.replace("FILE", str(mine)).split()]) == 2
-    assert re.search(said, capsys.readouterr().err)
 
 
 def test_alone_it_prints_the_rows_and_how_to_add_one(capsys):

@@ -1,7 +1,5 @@
 """Where the original looks: single images of several sets in order, and the table of whole sets."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The judge: marks stand where they must, files and functions agree, and what is odd is said."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -175,16 +173,25 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         ("FILE:other", "'other' in .* is no function"),
         ("FILE:broken", "cannot be loaded .*division by zero"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
+        ("--cure swop", "'swop' is no cure; give FILE.py:NAME"),
+        ("--cure a.safetensors", "the file a.safetensors is missing"),
+        ("--cure HERE.pth", "1 files of weights; the task has seeds"),
+        ("--cure label swap", "are no cure; give one"),
+        ("--cure FILE:other", "'other' in .* is no function"),
+        ("--cure label --out mine.csv", "mine.csv is no JSON file"),
+        ("--cure label --task none.yaml", "none.yaml"),
     ],
 )
 def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, capsys, given, said):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "file.py"
     path.write_text("1 / 0\n" if "broken" in given else "x = 1\n")
+    (tmp_path / "HERE.pth").touch()
     monkeypatch.setattr("reproduction.measures.judge.open_tasks", None)
+    monkeypatch.setattr("reproduction.runs.cure_judge.open_task", None)
     assert main(["judge", *given.replace("FILE", str(path)).split()]) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: judge: ") and re.search(said, error)
+    assert error.startswith("error: ") and re.search(said, error)
 
 
 def test_alone_it_prints_the_table_and_how_to_add_a_row(capsys):

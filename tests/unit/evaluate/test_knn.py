@@ -1,7 +1,5 @@
 """k-NN finds what scikit-learn finds, ties go to the nearest, and changes are paired."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

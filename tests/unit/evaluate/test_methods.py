@@ -1,7 +1,5 @@
 """Methods side by side: the maps, the tables, and what one map is worth in both tests."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 import torch

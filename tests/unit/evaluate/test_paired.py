@@ -1,7 +1,5 @@
 """What one finetuning adds to another: closed forms."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """Changes of accuracy on small made-up predictions whose results can be counted by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

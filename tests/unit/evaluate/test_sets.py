@@ -3,8 +3,6 @@
 On real sets a picture may be broken: an error, or left out of all runs alike.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Numbers of heads, on scores and entropies whose answer is known."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

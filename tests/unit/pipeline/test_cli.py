@@ -1,7 +1,5 @@
 """The command `relevit` on one's own images: what it prints, what it writes, how it refuses."""
 
-from __future__ import annotations
-
 import io
 import json
 import shlex

@@ -1,7 +1,5 @@
 """`relevit doctor`, on small data roots that look like the real ones."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

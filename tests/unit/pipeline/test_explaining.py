@@ -1,7 +1,5 @@
 """One's own pictures explained: what is drawn, written and said, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a pipeline fetches, and looks at, before it starts."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

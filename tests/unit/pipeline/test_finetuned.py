@@ -1,7 +1,5 @@
 """The page on a run: its sentences, and the command that makes the same run."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

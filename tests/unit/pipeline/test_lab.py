@@ -1,7 +1,5 @@
 """Copies of the notebooks to work in."""
 
-from __future__ import annotations
-
 import re
 
 import nbformat

@@ -1,7 +1,5 @@
 """Outputs of a finished run go into the committed notebooks, and nothing else of it does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import nbformat

@@ -1,7 +1,5 @@
 """What a notebook makes first when it runs alone."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How far a run is, told in a line from what Snakemake and the jobs say."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

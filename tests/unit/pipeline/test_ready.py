@@ -1,7 +1,5 @@
 """`relevit doctor` without a folder: what is wrong with a machine, and what to do."""
 
-from __future__ import annotations
-
 import shutil
 from collections import namedtuple
 from importlib.metadata import PackageNotFoundError
@@ -12,6 +10,7 @@ import pytest
 from reproduction.pipeline import doctor as ready
 from reproduction.pipeline.cli import main
 
+LOST = Mock(side_effect=PackageNotFoundError)
 Usage = namedtuple("Usage", "total used free")
 
 

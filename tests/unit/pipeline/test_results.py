@@ -1,7 +1,5 @@
 """The numbers in `docs/results/`: how they are made, and what explains them."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pictures are results: pyplot keeps none of them, or a notebook would show it twice."""
 
-from __future__ import annotations
-
 import matplotlib.pyplot as plt
 import pytest
 

@@ -1,7 +1,5 @@
 """Rows of images and heatmaps: each picture stands where its name says."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """Maps over a picture in its own size: pixel by pixel, coloured in the frame alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

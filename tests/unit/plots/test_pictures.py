@@ -1,7 +1,5 @@
 """Curves, bars, points and lines: what a reader finds in each, drawn from small tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

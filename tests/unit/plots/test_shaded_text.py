@@ -1,7 +1,5 @@
 """Pictures of shaded texts: nothing of the text is lost, and what is drawn can be counted."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from html import unescape

@@ -1,7 +1,5 @@
 """Colours mean one thing each and are told apart; pictures are stored with words for them."""
 
-from __future__ import annotations
-
 import itertools
 from io import BytesIO
 

@@ -1,7 +1,5 @@
 """Tables in words: signs, intervals, rates as they are, and what is not there is left out."""
 
-from __future__ import annotations
-
 import math
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Tokenizers and encoders by name: limits, folders that lack something, random stand-ins."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file

@@ -1,7 +1,5 @@
 """Which method comes first: tables, places, leads, the paper's order."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

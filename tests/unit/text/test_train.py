@@ -1,7 +1,5 @@
 """Training a text classifier: it learns, it resumes, and batches are of similar length."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """ImageNet's classes, and the choice of those to finetune on."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """What a reader gives back is what was written: over all sets of the catalogue."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 

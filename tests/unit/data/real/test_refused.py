@@ -1,7 +1,5 @@
 """What readers refuse at the file door, and how they say it: one table of wrong inputs."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Captions and prompts: what they say, and which class a caption names."""
 
-from __future__ import annotations
-
 import pytest
 
 from habitats.captions import caption, colour_alone, described, prompt

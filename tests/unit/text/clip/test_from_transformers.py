@@ -1,7 +1,5 @@
 """CLIP of transformers out of a folder: what is read, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

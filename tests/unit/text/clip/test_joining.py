@@ -1,7 +1,5 @@
 """Joining two towers: the loss in closed form, what training finds, and what it is trained on."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Two phrases on one image."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

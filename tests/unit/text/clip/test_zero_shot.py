@@ -1,7 +1,5 @@
 """Zero-shot answers against chance, the perturbation test on prompts, and words of captions."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

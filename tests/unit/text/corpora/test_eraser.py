@@ -1,7 +1,5 @@
 """The reader of ERASER's movie reviews, on a small replica of its archive, good and bad."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """The generated corpus: labels follow from phrases, not from words, and its words are all known."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest

@@ -1,7 +1,5 @@
 """Movie reviews: cleaning, repeats, and splits that never share a text."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import replace
 

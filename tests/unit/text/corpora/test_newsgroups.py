@@ -1,7 +1,5 @@
 """The reader of 20 Newsgroups, on a small replica of its folders, good and bad."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 

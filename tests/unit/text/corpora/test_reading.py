@@ -1,7 +1,5 @@
 """Corpora as the parameters of 09_text ask for them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
