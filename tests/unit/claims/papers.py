@@ -12,15 +12,10 @@ import pandas as pd
 from relevit.models.registry import PAPER_MODELS
 from reproduction.measures import leads
 from reproduction.measures.accuracies import agreement
-from reproduction.paper import (
-    published_ablation,
-    published_perturbation,
-    published_rows,
-    published_segmentation,
-)
+from reproduction.paper import published_perturbation, published_rows, published_segmentation
 
 SEEDS = (0, 1, 2)
-DINO, BEIT, DEIT, IN21K = "mini-dino", "mini-mae", "mini-deit", "mini-supervised"
+
 
 RUNS, ABLATIONS, SPLIT = (
     "04a_cures/accuracies",
@@ -45,11 +40,6 @@ def exact(rows, seed="seed", images=np.inf):
     return pd.concat([rows.assign(**{seed: n}) for n in SEEDS], ignore_index=True).assign(
         images=images
     )
-
-
-def frame(rows, columns):
-    """A table of these rows; the names of its columns stand in one text."""
-    return pd.DataFrame(list(rows), columns=columns.split())
 
 
 @cache
@@ -180,47 +170,6 @@ def faithful():
     return {AREAS: mean.reset_index().assign(model="vit-b")}
 
 
-def combinations():
-    table = published_ablation()
-    ends = {
-        f"{direction}_{end}_pct": table[f"{direction}_auc_pct"]
-        for direction in ("positive", "negative")
-        for end in ("low", "high")
-    }
-    return {"06a_attribution/ablation": table.assign(**ends)}
-
-
-def dual():
-    rows = published_perturbation().query("table == 'T3'")
-    rows = rows.assign(model="clip-b32", classes="unseen")
-    areas = rows.assign(low_pct=rows["auc_pct"], high_pct=rows["auc_pct"])
-    shot = frame([["clip-b32", 0, "unseen", 60.0, 60.0, 60.0, 0.1]],
-                 "model seed classes accuracy_pct low_pct high_pct chance_pct")  # fmt: skip
-    return {"09a_text/clip_perturbation": areas, "09_text/clip_zero_shot": shot}
-
-
-def neighbours():
-    """Supplement M, in the text."""
-    rows = [["inat2021_mini", k, 3, change, 0.0, 0.0] for k, change in ((1, 5.37), (10, 5.28))]
-    columns = "data k seeds change_pts change_std_pts standard_error_pts"
-    return {"03a_robustness/knn_changes": frame(rows, columns)}
-
-
-def answers():
-    """Sec. V.A, in the text: 98 % and about 97 %."""
-    top = {DINO: 98.0, BEIT: 97.0, IN21K: 97.0, DEIT: 97.0}
-    rows = [[model, 30, value] for model, value in top.items()]
-    return {"08_iav/models": exact(frame(rows, "model epoch validation_top1_pct"))}
-
-
-def drift():
-    """Sec. V.B, in the text: about 0.02 and 0.05."""
-    sizes = {DINO: 0.02, BEIT: 0.02, IN21K: 0.05, DEIT: 0.05}
-    rows = [[model, what, epoch, size * (epoch < 30)] for model, size in sizes.items()
-            for what in ("smoothgrad", "attention") for epoch in (1, 30)]  # fmt: skip
-    return {"08a_iav/drift": exact(frame(rows, "model quantity epoch difference"))}
-
-
 def each(table, models):
     return {model: partial(table, model) for model in models}
 
@@ -252,12 +201,7 @@ NUMBERS = {
     "RV-29": OF_TWO,
     "RV-30": OF_TWO,
     **{id: {"DINO-B": backbones} for id in ("RV-31", "RV-32", "RV-33", "RV-34")},
-    "RV-36": {"text": neighbours},
     "RV-39": each(finetuned, THREE),
     "RV-40": {"mean of three": faithful},
     **{f"BI-{n:02}": {"four models": methods_of_all} for n in (7, 13, 15, 17, 18, 19)},
-    "BI-12": {"CLIP": dual},
-    "BI-16": {"ViT-B": combinations},
-    "IAV-01": {"text": answers},
-    "IAV-05": {"text": drift},
 }

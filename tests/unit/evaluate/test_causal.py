@@ -10,20 +10,8 @@ from habitats.composing import PARTS
 from habitats.cutouts import CUTOUTS
 from habitats.homes import habitats
 from relevit.models.spec import ModelSpec
-from reproduction.measures.causal import (
-    PAIRS,
-    causal_of_maps,
-    causal_table,
-    context_pct,
-    draw_scenes,
-    outside_pct,
-    pair_gaps,
-    part_masses,
-    part_worths,
-    telling_scene,
-    worth_maps,
-    worths_table,
-)
+from reproduction.measures import causal
+from reproduction.measures.causal import draw_scenes, part_masses, part_worths
 
 CLEAR = habitats(0.9, 1.0)  # no animal is see-through
 SPEC = ModelSpec("micro", "none", 28, mean=(0.0,) * 3, std=(1.0,) * 3)
@@ -58,7 +46,7 @@ def test_only_what_a_part_covers_changes_without_it(scenes):
         assert (changed & ~near).float().mean() < 1e-4
     assert torch.equal(scenes.owners == 0, whole.masks[:, 0])
     assert torch.equal((scenes.owners == 1) | (scenes.owners == 2), whole.props[:, 0])
-    assert outside_pct(scenes).nanmean() < 15
+    assert causal.outside_pct(scenes).nanmean() < 15
     bare = CLEAR.draw("a", [0], size=64, without=PARTS)
     assert bare.images.unique().tolist() == [128] and not bare.masks.any() and not bare.props.any()
 
@@ -71,25 +59,26 @@ def test_worths_are_falls_of_the_answered_logit_and_of_nothing_for_hidden_parts(
     hidden = part_worths(Brightness(), SPEC, scenes._replace(owners=covered))
     assert hidden[:, 1].isnan().all() and not hidden[:, [0, 3]].isnan().any()
     # Of a model that adds up pixels, things that do not meet add up; animal and ground do not.
-    gaps = pair_gaps(Brightness(), SPEC, scenes).abs()
-    things, ground = (PAIRS.index(pair) for pair in (PARTS[1:3], (PARTS[0], PARTS[3])))
+    gaps = causal.pair_gaps(Brightness(), SPEC, scenes).abs()
+    things, ground = (causal.PAIRS.index(pair) for pair in (PARTS[1:3], (PARTS[0], PARTS[3])))
     assert gaps[:, things].nanmedian() < 0.1 < gaps[:, ground].nanmedian()
 
 
 def test_context_has_all_worth_but_the_animals_and_a_scene_tells_by_its_thing():
     worths = torch.tensor([[3.0, math.nan, 1.0, 0.0], [3.0, -1.0, math.nan, 2.0]])
-    assert context_pct(worths) == pytest.approx(100 * (1 - 3 / (3 - 1 + 1 + 1)))
-    assert context_pct(torch.tensor([[1.0, math.nan, math.nan, 1.0]])) == 50, "no things there"
-    assert telling_scene(worths) == (0, "thing 2")
-    assert telling_scene(worths.flip(0)) == (1, "thing 2")
-    table = worths_table({"original": worths, "with": worths}, "a")
+    assert causal.context_pct(worths) == pytest.approx(100 * (1 - 3 / (3 - 1 + 1 + 1)))
+    bare = torch.tensor([[1.0, math.nan, math.nan, 1.0]])  # no things there
+    assert causal.context_pct(bare) == 50
+    assert causal.telling_scene(worths) == (0, "thing 2")
+    assert causal.telling_scene(worths.flip(0)) == (1, "thing 2")
+    table = causal.worths_table({"original": worths, "with": worths}, "a")
     assert table["model_run"].tolist() == ["original"] * 2 + ["with"] * 2
     assert table[[*PARTS]].iloc[2].to_list()[2] == 1 and table["dataset"].eq("a").all()
 
 
 def test_maps_stand_beside_those_that_explain_nothing(scenes):
     worths = part_worths(Brightness(), SPEC, scenes)
-    table = causal_of_maps({"flat": torch.ones(40, 64)}, worths, scenes, (8, 8))
+    table = causal.causal_of_maps({"flat": torch.ones(40, 64)}, worths, scenes, (8, 8))
     rows = table[table["score"] == "rank_correlation"].set_index("method")["value"]
     assert list(rows.index) == ["flat", "(truth by patch)", "(flat)", "(animal)"]
     assert rows["flat"] == rows["(flat)"] < rows["(truth by patch)"]
@@ -99,12 +88,12 @@ def test_a_map_of_the_true_worths_scores_1_and_a_shuffled_one_0(scenes):
     worths = torch.randn(40, 4, generator=torch.Generator().manual_seed(0)).double()
     hidden = scenes.shown() == 0
     worths[hidden] = math.nan
-    masses = {"true": part_masses(worth_maps(worths, scenes), scenes, (4, 4))}
+    masses = {"true": part_masses(causal.worth_maps(worths, scenes), scenes, (4, 4))}
     torch.testing.assert_close(masses["true"].nan_to_num(), worths.nan_to_num())
     orders = torch.rand(40, 4, generator=torch.Generator().manual_seed(1)).argsort(dim=1)
     masses["shuffled"] = masses["true"].gather(1, orders)
     masses |= {"turned": -masses["true"], "same": torch.ones(40, 4), "nan": worths * math.nan}
-    table = causal_table(masses, worths).set_index(["method", "score"])
+    table = causal.causal_table(masses, worths).set_index(["method", "score"])
     correlation = table.xs("rank_correlation", level="score")
     assert correlation.loc[["true", "turned"], "value"].tolist() == pytest.approx([1, -1])
     assert correlation.loc["shuffled", "low"] < 0 < correlation.loc["shuffled", "high"]

@@ -9,28 +9,8 @@ from relevit.attribution import METHODS
 from relevit.data.batch import Batch
 from relevit.evaluate import Erasing
 from relevit.models.spec import ModelSpec
-from reproduction.measures import methods as comparison
-from reproduction.measures.methods import (
-    ABLATION,
-    ablation_maps,
-    ablation_table,
-    area_table,
-    area_tables,
-    best_methods,
-    chance_maps,
-    curves_of,
-    finetuning_changes,
-    gae_tests,
-    maps_of_both,
-    outlining_maps,
-    pair_maps,
-    perturb,
-    perturb_by_label,
-    segmentation_table,
-    shared_maps,
-    single_differences,
-    tables_of_runs,
-)
+from reproduction.measures import methods as made
+from reproduction.measures.methods import area_table, chance_maps, perturb, shared_maps
 
 HALF = Erasing(shares_pct=(50,))
 SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
@@ -47,7 +27,7 @@ def micro(build_vit):
 
 
 def test_maps_are_those_of_the_methods(micro, pictures, monkeypatch):
-    monkeypatch.setattr(comparison, "BATCH", 2)
+    monkeypatch.setattr(made, "BATCH", 2)
     names = ("gae", "rollout", "token_wise")
     done = []
     how = {"target": pictures.labels, "on_part": done.append}
@@ -61,14 +41,14 @@ def test_maps_are_those_of_the_methods(micro, pictures, monkeypatch):
 def test_a_pair_is_explained_for_each_of_its_classes(micro, pictures):
     labels = torch.stack([pictures.labels, pictures.labels.flip(0)], dim=1)
     pairs = Batch(pictures.images, pictures.masks.expand(-1, 2, -1, -1), labels)
-    maps = pair_maps(micro, SPEC, pairs, ["gae", "rollout"])
+    maps = made.pair_maps(micro, SPEC, pairs, ["gae", "rollout"])
     second = shared_maps(micro, SPEC, pictures.images, ["gae"], target=labels[:, 1])["gae"]
     assert maps["gae"].shape[:2] == (5, 2) and torch.equal(maps["gae"][:, 1], second)
     assert torch.equal(maps["rollout"][:, 0], maps["rollout"][:, 1])
 
 
 def test_each_difference_is_set_alone_and_what_moves_most_comes_first(micro, pictures):
-    found = single_differences(micro, SPEC.normalise(pictures.images), ["ga", "rollout"])
+    found = made.single_differences(micro, SPEC.normalise(pictures.images), ["ga", "rollout"])
     assert found["same order"].is_monotonic_increasing and found["same order"].max() <= 1
     names = set(zip(found["method"], found["option"], strict=True))
     assert {("ga", "mean_first"), ("rollout", "start_block"), ("rollout", "normalise")} <= names
@@ -81,20 +61,20 @@ def test_published_segmentation_judges_ga_over_all_blocks_and_erasing_from_block
     model, pixels = build_vit(depth=8).float(), SPEC.normalise(pictures.images)
     maps = shared_maps(model, SPEC, pictures.images, ["ga", "gae"])
     torch.testing.assert_close(maps["ga"], METHODS["ga"](model, pixels, start_block=2))
-    found = outlining_maps(model, SPEC, pictures.images, maps)
+    found = made.outlining_maps(model, SPEC, pictures.images, maps)
     torch.testing.assert_close(found["ga"], METHODS["ga"](model, pixels, start_block=1))
     assert found["gae"] is maps["gae"] and not torch.equal(found["ga"], maps["ga"])
-    assert outlining_maps(model, SPEC, pictures.images, maps, "described") == maps
+    assert made.outlining_maps(model, SPEC, pictures.images, maps, "described") == maps
 
 
 def test_ablation_has_the_rows_of_the_paper(micro, pictures):
-    maps = ablation_maps(micro, SPEC, pictures.images)
+    maps = made.ablation_maps(micro, SPEC, pictures.images)
     whole = shared_maps(micro, SPEC, pictures.images, ["head_wise", "token_wise"])
     torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
     torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])
     areas = area_table(perturb(micro, SPEC, pictures, maps, HALF))
-    table = ablation_table(segmentation_table(maps, pictures.masks, (4, 4)), areas)
-    assert list(zip(table["perception"], table["feedback"], strict=True)) == list(ABLATION)
+    table = made.ablation_table(made.segmentation_table(maps, pictures.masks, (4, 4)), areas)
+    assert list(zip(table["perception"], table["feedback"], strict=True)) == list(made.ABLATION)
     row = table.iloc[3]
     expected = areas[areas["method"] == "head_wise|integrated_gradient"].set_index("direction")
     assert row["positive_auc_pct"] == expected.loc["positive", "auc_pct"]
@@ -110,7 +90,7 @@ def test_maps_for_the_label_are_made_anew_where_the_answer_is_wrong(micro, pictu
     batch = Batch(pictures.images, pictures.masks, labels, pictures.families)
     own = shared_maps(micro, SPEC, batch.images, names)
     rows = perturb(micro, SPEC, batch, own, erasing)
-    found = perturb_by_label(micro, SPEC, batch, rows, erasing)
+    found = made.perturb_by_label(micro, SPEC, batch, rows, erasing)
     maps = shared_maps(micro, SPEC, batch.images, names, target=labels)
     long_way = perturb(micro, SPEC, batch, maps, erasing, explained=labels)
     keys = ["method", "direction", "index", "share_pct"]
@@ -133,16 +113,16 @@ def test_images_to_erase_that_are_the_first_to_outline_are_explained_once(
     micro, pictures, monkeypatch
 ):
     asked, other = [], pictures.select([4, 3])
-    explain = comparison.shared_maps
+    explain = made.shared_maps
 
     def counted(model, spec, images, *rest, **options):
         asked.append(len(images))
         return explain(model, spec, images, *rest, **options)
 
-    monkeypatch.setattr(comparison, "shared_maps", counted)
-    outlined, erased = maps_of_both(micro, SPEC, pictures, pictures.select([0, 1]), ["gae"])
+    monkeypatch.setattr(made, "shared_maps", counted)
+    outlined, erased = made.maps_of_both(micro, SPEC, pictures, pictures.select([0, 1]), ["gae"])
     assert asked == [5] and torch.equal(erased["gae"], outlined["gae"][:2])
-    outlined, erased = maps_of_both(micro, SPEC, pictures, other, ["gae"])
+    outlined, erased = made.maps_of_both(micro, SPEC, pictures, other, ["gae"])
     assert asked[1:] == [5, 2]
     torch.testing.assert_close(erased["gae"], outlined["gae"][[4, 3]], rtol=1e-4, atol=1e-7)
 
@@ -150,15 +130,15 @@ def test_images_to_erase_that_are_the_first_to_outline_are_explained_once(
 def test_both_tests_of_runs_become_tables_and_one_change_in_words(micro, build_vit, pictures):
     models = {"original": micro, "seed0": build_vit(seed=1).float(), "seed1": micro}
     tested = {
-        run: gae_tests(model, SPEC, pictures, pictures.select([0, 1]), HALF)
+        run: made.gae_tests(model, SPEC, pictures, pictures.select([0, 1]), HALF)
         for run, model in models.items()
     }
-    tables = tables_of_runs(tested, pictures.masks, (4, 4))
+    tables = made.tables_of_runs(tested, pictures.masks, (4, 4))
     assert list(tables["finetuned_images"]) == ["model_run", "index", "iou_pct", "right"]
     assert len(tables["finetuned_images"]) == 3 * 5
     assert set(tables["finetuned_perturbation"]["model_run"]) == set(models)
     worths = {"original": torch.tensor([[3.0, 0, 0, 1]]), "with": torch.tensor([[4.0, 0, 0, 0]])}
-    found = finetuning_changes(tables, worths)
+    found = made.finetuning_changes(tables, worths)
     assert found.loc["worth of texture and things"].tolist() == [25, 0, -25]
     values = tables["finetuned_segmentation"].pivot(
         index="model_run", columns="metric", values="value_pct"
@@ -166,21 +146,21 @@ def test_both_tests_of_runs_become_tables_and_one_change_in_words(micro, build_v
     after = (values["seed0"] + values["seed1"]) / 2
     expected = [values["original"], after, after - values["original"]]
     assert found.loc["mIoU"].tolist() == pytest.approx(expected)
-    assert len(found) == 7 and len(finetuning_changes(tables)) == 6
+    assert len(found) == 7 and len(made.finetuning_changes(tables)) == 6
 
 
 def test_kinds_of_answers_have_areas_and_curves_of_their_own(micro, pictures):
     maps = {"gae": chance_maps(5, 16), "random": chance_maps(5, 16)}
     rows = perturb(micro, SPEC, pictures, maps, HALF)
     both = pd.concat([rows.assign(model="b", target="x"), rows.assign(model="a", target="x")])
-    areas = area_tables(both, ["model", "target"], "published")
+    areas = made.area_tables(both, ["model", "target"], "published")
     assert areas["model"].tolist() == ["b"] * 4 + ["a"] * 4
     assert areas["auc_pct"][:4].tolist() == area_table(rows)["auc_pct"].tolist()
-    assert curves_of(rows)["method"].tolist() == ["gae"] * 4 + ["random"] * 4
+    assert made.curves_of(rows)["method"].tolist() == ["gae"] * 4 + ["random"] * 4
 
 
 def test_the_best_by_overlap_are_named_with_it():
     rows = [("m", *row) for row in (("a", "miou_pct", 1.0), ("b", "miou_pct", 3.0),
                                     ("c", "miou_pct", 2.0), ("a", "map_pct", 9.0))]  # fmt: skip
     table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
-    assert best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]
+    assert made.best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]

@@ -101,8 +101,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
 
 
 def flipped(corpus, split):
-    documents = getattr(corpus, split)
-    changed = tuple(Document(one.text, 1 - one.label) for one in documents)
+    changed = tuple(Document(one.text, 1 - one.label) for one in getattr(corpus, split))
     return replace(corpus, **{split: changed})
 
 
