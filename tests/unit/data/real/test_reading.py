@@ -81,20 +81,6 @@ def test_objectnet_counts_every_class_of_an_object_or_the_first_alone(tmp_path):
     assert 954 in found.labels.tolist()  # the banana, whose line in ILSVRC's order is another
 
 
-def test_the_red_border_is_cut_off_or_left(tmp_path):
-    write_objectnet(tmp_path)
-    whole = View(resize=32, crop=32, squash=True)
-    bare, framed = (
-        CATALOGUE["objectnet"].read(tmp_path, whole, border=border).read([0]).images[0]
-        for border in (1, 0)
-    )
-    red = torch.tensor([255, 0, 0])[:, None]
-    reddish = [
-        (image[:, 0].int() - red).abs().sum(dim=0).float().mean() for image in (bare, framed)
-    ]
-    assert reddish[0] > reddish[1] + 50
-
-
 def test_merged_classes_are_skipped_or_have_two_answers(tmp_path):
     write_imagenet_s(tmp_path)
     skipped, kept = (
