@@ -4,7 +4,7 @@ Among the pictures are grey and CMYK ones and some on their side, as among the p
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from habitats.real.catalogue import CATALOGUE
@@ -41,38 +41,27 @@ def write_folders(
 
     `classes` are wnids, also for sets that have other names for them; by default a few.
     """
-    return [
-        _write_part(key, number, call, data_root, per_class, classes, seed)
-        for number, call in enumerate(CATALOGUE[key].calls)
-    ]
-
-
-def _write_part(
-    key: str,
-    number: int,
-    call: Mapping[str, str],
-    data_root: Path,
-    per_class: int,
-    classes: Sequence[str] | None,
-    seed: int,
-) -> list[Written]:
-    names, written = call.get("names", "imagenet"), []
-    labels = SPECIES if names == "own" else NAMES[names]
-    folder = data_root / call.get("folder", CATALOGUE[key].folders[-1])  # as its archive names it
-    inner = OWN.get(names, SOME) if classes is None else classes
-    if names == "v2" and classes is not None:
-        inner = [str(IMAGENET_INDEX[wnid]) for wnid in classes]
-    for place, name in enumerate(inner):
-        for count in range(per_class):
-            mixed = zlib.crc32(f"{key} {number} {name} {count} {seed}".encode())  # no order
-            which = picture(mixed, labels[name], kind=KINDS[(place + count) % len(KINDS)])
-            id = f"{name}/{mixed:010d} _ {count}.{('JPEG', 'jpg', 'jpeg')[count % 3]}"
-            written.append(Written(id, labels[name], stored_jpeg(which, folder / id)))
-        (folder / name / ".DS_Store").touch()
-    for name in BESIDE:
-        (folder / name).touch()
-    (folder / ".cache").mkdir(exist_ok=True)
-    return written
+    parts = []
+    for number, call in enumerate(CATALOGUE[key].calls):
+        names, written = call.get("names", "imagenet"), []
+        labels = SPECIES if names == "own" else NAMES[names]
+        named = CATALOGUE[key].folders[-1]  # by its archive
+        folder = data_root / call.get("folder", named)
+        inner = OWN.get(names, SOME) if classes is None else classes
+        if names == "v2" and classes is not None:
+            inner = [str(IMAGENET_INDEX[wnid]) for wnid in classes]
+        for place, name in enumerate(inner):
+            for count in range(per_class):
+                mixed = zlib.crc32(f"{key} {number} {name} {count} {seed}".encode())  # no order
+                which = picture(mixed, labels[name], kind=KINDS[(place + count) % len(KINDS)])
+                id = f"{name}/{mixed:010d} _ {count}.{('JPEG', 'jpg', 'jpeg')[count % 3]}"
+                written.append(Written(id, labels[name], stored_jpeg(which, folder / id)))
+            (folder / name / ".DS_Store").touch()
+        for name in BESIDE:
+            (folder / name).touch()
+        (folder / ".cache").mkdir(exist_ok=True)
+        parts.append(written)
+    return parts
 
 
 FOLDERS = [key for key, entry in CATALOGUE.items() if entry.reader.endswith("class_folders")]

@@ -3,6 +3,7 @@
 import pickle
 import re
 import shutil
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -60,23 +61,44 @@ def test_class_folders_that_are_none(tmp_path, key, spoil, text):
         CATALOGUE[key].read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "text"),
-    [
-        (truncate, "is not as published"),
-        (lambda path: path.write_bytes(b"<html>404</html>"), "is not as published"),
-        (lambda path: path.write_bytes(pickle.dumps({"data": []})), "is not as .* \\('labels"),
-    ],
-)
-def test_files_of_cifar_that_are_none(tmp_path, spoil, text):
-    WRITERS["cifar10"](tmp_path)
-    path = tmp_path / "cifar-10-batches-py" / "data_batch_3"
-    spoil(path)
-    with pytest.raises(ValueError, match=rf"cifar10: .*data_batch_3 {text}.*-python.tar.gz again"):
-        CATALOGUE["cifar10"].read(tmp_path)
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"cifar10: .*data_batch_3 is missing; unpack"):
-        CATALOGUE["cifar10"].read(tmp_path)
+def holding(content):
+    return lambda path: path.write_bytes(content)
+
+
+def shorter(path):
+    with h5py.File(path, "r+") as file:
+        column = file["value/gt"][:-1]
+        del file["value/gt"]
+        file["value/gt"] = column
+
+
+CIFAR, CIFAR_AGAIN = "cifar-10-batches-py/data_batch_3", "-python.tar.gz again"
+MAPPINGS, ZIP = "objectnet-1.0/mappings/", "objectnet-1.0.zip again"
+TO_IMAGENET, ORDER = f"{MAPPINGS}objectnet_to_imagenet_1k.json", "imagenet_to_label_2012_v2"
+LABELS, GTSEGS = "folder_to_objectnet_label.json", "needed is a MATLAB 7.3 file with"
+FILES = [
+    (CIFAR, truncate, f"data_batch_3 is not as published.*{CIFAR_AGAIN}"),
+    (CIFAR, holding(b"<html>404</html>"), f"data_batch_3 is not as published.*{CIFAR_AGAIN}"),
+    (CIFAR, holding(pickle.dumps({"data": []})), rf"is not as .* \('labels.*{CIFAR_AGAIN}"),
+    (CIFAR, Path.unlink, "data_batch_3 is missing; unpack"),
+    (TO_IMAGENET, holding(b'{"Banana": "bananna"}'), f"'bananna' is on 0 lines of.*{ZIP}"),
+    (TO_IMAGENET, holding(b'{"Banana": "crane"}'), f"'crane' is on 2 lines.*{ZIP}"),
+    (MAPPINGS + LABELS, holding(b'{"chair": "Ch'), f"{LABELS}: .*{ZIP}"),
+    (MAPPINGS + ORDER, holding(b"tench\n"), f"list index out of range.*{ZIP}"),
+    (MAPPINGS + ORDER, Path.unlink, f"mappings does not lead .*{ORDER}.*{ZIP}"),
+    ("gtsegs_ijcv.mat", truncate, GTSEGS),
+    ("gtsegs_ijcv.mat", holding(b"<html>404</html>"), f"16 bytes.*{GTSEGS}"),
+    ("gtsegs_ijcv.mat", shorter, f"6 images, 5 masks, 6 targets.*{GTSEGS}"),
+]
+
+
+@pytest.mark.parametrize(("name", "spoil", "text"), FILES, ids=range(len(FILES)))
+def test_files_that_are_none(tmp_path, name, spoil, text):
+    key = {"c": "cifar10", "o": "objectnet", "g": "gtsegs"}[name[0]]
+    WRITERS[key](tmp_path)
+    spoil(tmp_path / name)
+    with pytest.raises((ValueError, FileNotFoundError), match=rf"^{key}: .*{text}"):
+        CATALOGUE[key].read(tmp_path)
 
 
 def test_a_pickle_is_read_and_never_run(tmp_path):
@@ -88,25 +110,6 @@ def test_a_pickle_is_read_and_never_run(tmp_path):
     with pytest.raises(ValueError, match=r"train is not as published \(it would run posix.mkdir\)"):
         CATALOGUE["cifar100"].read(tmp_path)
     assert not made.exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "text"),
-    [
-        ("objectnet_to_imagenet_1k.json", '{"Banana": "bananna"}', "'bananna' is on 0 lines of"),
-        ("objectnet_to_imagenet_1k.json", '{"Banana": "crane"}', "'crane' is on 2 lines"),
-        ("folder_to_objectnet_label.json", '{"chair": "Ch', "folder_to_objectnet_label.json: "),
-        ("imagenet_to_label_2012_v2", "tench\n", "list index out of range"),
-        ("imagenet_to_label_2012_v2", None, "imagenet_to_label_2012_v2"),
-    ],
-)
-def test_mappings_that_lead_nowhere(tmp_path, name, content, text):
-    WRITERS["objectnet"](tmp_path)
-    path = tmp_path / "objectnet-1.0" / "mappings" / name
-    path.unlink() if content is None else path.write_text(content)
-    text = rf"objectnet: .*mappings does not lead .*{text}.*; unpack objectnet-1.0.zip again"
-    with pytest.raises(ValueError, match=text):
-        CATALOGUE["objectnet"].read(tmp_path)
 
 
 def swapped(numbers):
@@ -135,35 +138,3 @@ def test_masks_that_do_not_fit(tmp_path, spoil, text):
     with pytest.raises(UnreadableImage, match=whole):
         found.read([1])
     assert len(found.read([0, 2])) == 2
-
-
-def change(path, field, place, values):
-    """Put another array in the place of a picture, of a mask, or of a target."""
-    with h5py.File(path, "r+") as file:
-        new = file["#refs#"].create_dataset(f"new_{field}_{place}", data=values)
-        column = file[f"value/{field}"]
-        if field == "gt":  # a cell around it
-            column, place = file[column[place, 0]], 0
-        column[place, 0] = new.ref
-
-
-def shorter(path):
-    with h5py.File(path, "r+") as file:
-        column = file["value/gt"][:-1]
-        del file["value/gt"]
-        file["value/gt"] = column
-
-
-@pytest.mark.parametrize(
-    ("spoil", "text"),
-    [
-        (truncate, ""),
-        (lambda path: path.write_bytes(b"<html>404</html>"), "16 bytes"),
-        (shorter, "6 images, 5 masks, 6 targets"),
-    ],
-)
-def test_a_file_that_is_no_gtsegs(tmp_path, spoil, text):
-    WRITERS["gtsegs"](tmp_path)
-    spoil(tmp_path / "gtsegs_ijcv.mat")
-    with pytest.raises(ValueError, match=rf"gtsegs: .*{text}.*needed is a MATLAB 7.3 file with"):
-        CATALOGUE["gtsegs"].read(tmp_path)
