@@ -62,6 +62,12 @@ def test_no_stand_in_decides_another_question(claim):
     assert criteria().claims[claim].reason in found.reason and "no rows where" in found.reason
 
 
+def test_a_model_that_stands_in_is_named():
+    tables = {n: t.replace({"model": {"vit-b": "tiny"}}) for n, t in papers.faithful().items()}
+    (found,) = judge(tables, only=["RV-40"])
+    assert found.stand_ins == ["tiny for ViT-B"]
+
+
 SIDES = "above|at least|below|at most|within|not above|not below"
 TOLD = re.compile(rf"(.*?) ?[-+][\d.]+(?: \(.*\))?, ({SIDES}) ±?(-?[\d.]+)")
 STORED = pd.read_csv(ROOT / "docs" / "results" / "claims.csv").set_index("id")["number"]
@@ -80,6 +86,7 @@ def test_every_sentence_has_a_criterion_and_rows_or_a_reason():
     assert list(book.claims) == list(sentences()["id"]) and len(book.claims) == 87
     assert {id for id, one in book.claims.items() if not one.rows} == {*NEVER, "BI-06"}
     assert all(one.rows or one.reason for one in book.claims.values())
+    assert CHANGES in book.tables("RV-01") and set(book.tables("RV")) < set(book.tables())
     table_of = verdict_table(judge({}))  # nothing was run
     assert list(table_of["id"]) == list(book.claims)
     assert set(table_of["verdict"]) == {"not testable", "holds"}

@@ -8,6 +8,7 @@ from PIL import Image
 
 from relevit.data.batch import Batch
 from relevit.data.own.listing import COLUMNS, Listing
+from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks
 from reproduction.plots import images as pictures
@@ -72,6 +73,17 @@ def test_the_best_and_the_worst_masks_have_their_overlap_and_a_cross():
     figure = pictures.mask_gallery(batch, found, 2)
     titles = [axis.get_title() for axis in tiles(figure)]
     assert titles == ["", "", "100 %", "50 %", "", "", "× 0 %", "50 %"]
+
+
+def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
+    none, heat = torch.zeros(2), torch.full((2, 1, 8, 8), 0.25)
+    seen = Look(heat, none.long(), none, none, none, ["dog", "cat"], [LOSS, GAIN])
+    one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
+    row = tiles(pictures.looks_row(one, "cat", {"with": seen}))
+    titles = ["the image:\ncat", "with: dog\n0 % on the object"]
+    assert [axis.get_title() for axis in row] == titles
+    drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": seen}))
+    assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
 
 
 def test_two_phrases_of_an_image_are_side_by_side():
