@@ -39,7 +39,7 @@ SMALLER = {
     "SEEDS": (0, 1), "LONGER_SEEDS": (0,), "LONGER": 3, "RATES": (5e-6,),
     "ARMS": ("label", "relevance", "swap"), "CONTROLS": ("ellipse",), "CONTROLLED": ("relevance",),
     "ELSEWHERE": {"cartoon": {"source": "cartoon"}}, "ELSEWHERE_SEEDS": (0,),
-    "ELSEWHERE_ARMS": ("label", "swap"),
+    "ELSEWHERE_ARMS": ("label", "relevance", "swap"),
 }  # fmt: skip
 
 
@@ -185,7 +185,7 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     assert arms["over_swap_pts"].notna()["label"] and arms["over_swap_pts"].isna()["label_longer"]
     assert dose["adds_pts"][ORIGINAL, "all"] == pytest.approx(leads, abs=1e-3)
     elsewhere = found["photos_elsewhere"].set_index(["where", "arm"])
-    assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "swap"]
+    assert list(elsewhere.loc["cartoon"].index) == [ORIGINAL, "label", "relevance", "swap"]
     changes = elsewhere["change_pts"]["cartoon"]
     lead = elsewhere["over_label_pts"]["cartoon", "swap"]
     assert lead == pytest.approx(changes["swap"] - changes["label"], abs=1e-3)
