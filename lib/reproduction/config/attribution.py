@@ -60,7 +60,7 @@ class SegmentationParams(Params):
         6, ge=2, description="val images to erase, before and after finetuning"
     )
     home_scenes: Count = Field(
-        2, ge=2, description="scenes of val, in which all methods have three tests"
+        3, ge=2, description="scenes of val, in which all methods have three tests"
     )
     scenes: Count = Field(
         12, ge=2, description="of set a, drawn without each part; not of photographs"
