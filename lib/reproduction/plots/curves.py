@@ -93,7 +93,7 @@ def sensitivity_curves(
 
     `table` has the columns `x`, `val`, `change_pts`, `low_pts` and `high_pts`, in points.
     """
-    figure, axis = subplots(figsize=(6, 2.8))
+    figure, axis = subplots(figsize=(8, 2.8))
     shifted = {"marker": "o", "capsize": 3, "color": OURS, "label": "shifted sets, average"}
     ends = [table["change_pts"] - table["low_pts"], table["high_pts"] - table["change_pts"]]
     axis.errorbar(table[x], table["change_pts"], ends, **shifted)
@@ -107,7 +107,7 @@ def sensitivity_curves(
     axis.set_xscale("log" if log else "linear")
     axis.set_xticks(table[x].to_list(), [f"{value:g}" for value in table[x]])
     axis.minorticks_off()
-    axis.legend(frameon=False)
+    legend_beside(figure, axis)
     return figure
 
 

@@ -13,6 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
+from matplotlib.transforms import Bbox
 
 from relevit.evaluate.segmentation import METRICS
 from reproduction.measures.context import PARTS
@@ -86,7 +87,9 @@ def intervals(
     places, groups = table[place].nunique(), table[group].nunique() if group else 1
     length = 1.0 + 0.2 * places * max(1, 0.7 * groups)
     beside = 2.4 if group else 0  # room for the legend
-    size = (1.8 + 2.2 * len(titles) + beside, length) if across else (max(8, 3 * len(titles)), 2.8)
+    size = (1.8 + 2.2 * len(titles) + beside, length)
+    if not across:
+        size = (max(8, 3 * len(titles), 0.75 * places + beside), 2.8)
     if across and len(titles) == 1:
         size = (8, length)
     figure, axes = panels(len(titles), *size, sharey=True)
@@ -270,6 +273,7 @@ def class_grid(table: pd.DataFrame, classes_a: Collection[int], title: str) -> F
     sets = list(dict.fromkeys(table["dataset"]))
     side = (10 / COLUMNS, 2.2)
     figure, axes = panel_grid(len(sets), COLUMNS, side, (0, 0.5), sharey=True)
+    figure.get_layout_engine().set(hspace=0.08)  # a panel's names are not the next one's title
     for axis, name in zip(axes.flat, sets, strict=False):
         part = table[table["dataset"] == name].sort_values(["change_top1_pts", "label"])
         colours = [CLASS_COLOURS["A" if label in classes_a else "B"] for label in part["label"]]
@@ -425,19 +429,36 @@ def two_tests(outlines: pd.DataFrame, areas: pd.DataFrame) -> Figure:
     wide = areas.pivot(index="method", columns="direction", values="auc_pct")
     x = outlines[outlines["metric"] == "miou_pct"].set_index("method")["value_pct"]
     y = (wide["negative"] - wide["positive"]).reindex(x.index)
-    figure, (axis,) = panels(1, 7, 4.2)
+    figure, (axis,) = panels(1, 8, 4.2)
     axis.scatter(x, y, color=OURS)
-    for name in x.index:
-        axis.annotate(name, (x[name], y[name]), (4, 3), textcoords="offset points", fontsize=8)
-    axis.margins(x=0.28)  # room for the names
+    axis.margins(x=0.32, y=0.1)  # room for the names
     axis.set(xlabel=TITLES["miou_pct"], ylabel="negative minus positive area (points)")
     axis.set_title(f"Spearman's correlation of the two orders: {x.corr(y, 'spearman'):.2f}")
+    _name_points(axis, x, y)
     return figure
+
+
+def _name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
+    """The names of points, each at the first of four places where it covers no point or name."""
+    axis.figure.draw_without_rendering()  # which settles where things are
+    radius = axis.figure.dpi / 24  # three typographical points, those of a dot
+    dots = axis.transData.transform(np.column_stack([x, y]))
+    taken = [Bbox([dot - radius, dot + radius]) for dot in dots]
+    for name in x.index:
+        at = {"xytext": (0, 0), "textcoords": "offset points", "fontsize": 8}
+        text = axis.annotate(name, (x[name], y[name]), **at)
+        for right, up in ((4, 3), (4, -9), (-4, 3), (-4, -9)):
+            text.set(ha="left" if right > 0 else "right")
+            text.xyann = right, up
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(box)
 
 
 def cost_bars(milliseconds: Mapping[str, float], title: str) -> Figure:
     """What a map costs, a bar a method, on a scale of powers of ten."""
-    figure, (axis,) = panels(1, 6.5, 3)
+    figure, (axis,) = panels(1, 6.5, 1 + 0.2 * len(milliseconds))
     colours = [method_colour(name) for name in milliseconds]
     bars = axis.barh(list(milliseconds), list(milliseconds.values()), color=colours)
     axis.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=8)

@@ -122,17 +122,19 @@ def model_curves(
 
     `y` is the column of all parts, or of each; `label` and `limits` are those of the axis upwards.
     """
-    figure, axes = panels(len(parts), 1.9 + 3.2 * len(parts), 3.0, **options)
+    wide = 2 if len(parts) == 4 else len(parts)  # four beside each other cannot be read
+    figure, axes = panel_grid(len(parts), wide, (3.2, 3.0), (1.9, 0), **options)
     columns = [y] * len(parts) if isinstance(y, str) else y
-    for axis, column, (title, table) in zip(axes, columns, parts.items(), strict=True):
+    for axis, column, (title, table) in zip(axes.flat, columns, parts.items(), strict=True):
         for name, style in model_styles(table).items():
             seed_band(axis, table[table["model"] == name], x, column, label=name, **style)
         axis.set(title=title, xlabel=x)
         count_whole(axis)
         if limits:
             axis.set_ylim(limits)
-    axes[0].set_ylabel(label)
-    legend_beside(figure, axes[0], BAND)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(label)
+    legend_beside(figure, axes[0, 0], BAND)
     return figure
 
 
@@ -203,6 +205,7 @@ def heads_beside_flat(scores: Float[Tensor, "images layers heads"], flat: float)
         textcoords="offset points", va="top", fontsize=9,
     )  # fmt: skip
     axis.set(title="Heads of one model", xlabel="mean IA-score", ylabel="heads")
+    axis.yaxis.get_major_locator().set_params(integer=True)
     return figure
 
 
