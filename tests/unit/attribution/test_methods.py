@@ -130,15 +130,15 @@ def test_map_in_the_graph_is_of_the_model_in_its_own_mode(build_vit, images, nam
     assert not torch.equal(*maps)
 
 
-@every_method
+@pytest.mark.parametrize("name", ["gae", "lrp", "smoothgrad"])
 def test_threads_take_turns(build_vit, images, state_of, name):
     model = build_vit()
-    wanted = explain(name, model, images)
-    model.patch_embed.register_forward_hook(lambda *args: time.sleep(0.001))  # lets the others in
-    before = state_of(model)
+    wanted, before = explain(name, model, images), state_of(model)
+    handle = model.patch_embed.register_forward_hook(lambda *args: time.sleep(0.001))
     with ThreadPoolExecutor(3) as pool:
         for found in pool.map(lambda _: explain(name, model, images), range(3)):
             same(found, wanted)
+    handle.remove()
     assert state_of(model) == before
 
 

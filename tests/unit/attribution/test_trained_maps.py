@@ -12,7 +12,7 @@ from relevit.choices.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
 
-from ..attribution_cases import FACTORS, PROTOCOLS, TARGET, close, read
+from ..attribution_cases import FACTORS, TARGET, close, read
 from ..conftest import KINDS
 
 MAPS = ("gae", "rollout", "attention", "readout", "legrad")
@@ -70,11 +70,6 @@ def test_maps_equal_the_computation_by_the_book(build_vit, images, kind, options
         how = {"protocol": "described"} | ({"last": len(model.blocks)} if name == "legrad" else {})
         for exact in ({"exact_gradient": True}, {}) if name != "rollout" else ({},):
             close(METHODS[name](model, images, TARGET, **how, **exact).detach(), wanted)
-
-
-def test_gae_is_the_same_in_both_protocols(build_vit, images):
-    maps = [gae(build_vit(depth=3), images, TARGET, protocol=protocol) for protocol in PROTOCOLS]
-    close(*maps)
 
 
 # Gradients of the map
