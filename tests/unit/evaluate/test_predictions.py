@@ -30,9 +30,9 @@ class Table(nn.Module):
         return self.table[images[:, 0, 0, 0].round().long()]
 
 
-def batch(labels, first=0):
+def batch(labels):
     images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
-    images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
+    images[:, 0, 0, 0] = torch.arange(len(labels))
     families = torch.arange(len(labels)) + 3
     return Batch(images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families)
 

@@ -223,10 +223,9 @@ def test_training_all_blocks_is_training_all_but_what_comes_before_them(exact):
 
 
 def test_maps_of_a_run_are_those_of_its_trained_blocks():
-    model, (images, masks, labels) = micro_model(), step_inputs()
+    model, (images, _, labels) = micro_model(), step_inputs()
     for blocks, last in ((1, 1), (0, None)):  # a head alone has no map of its own
-        settings = SETTINGS.changed(trained_blocks=blocks)
-        losses = step_losses(model, images, masks, labels, settings, train=False)
+        losses = losses_of(model, trained_blocks=blocks)
         maps, _ = relevance_and_logits(model, images, labels, last=last)
         torch.testing.assert_close(losses.heatmaps, to_heatmap(maps, (SIZE, SIZE), GRID))
 
