@@ -89,10 +89,9 @@ def test_no_target_is_the_predicted_class(build_vit, images, name):
     [1, np.int64(1), [1, 1, 1], np.array([1, 1, 1]), torch.tensor(1), torch.ones(3).int()],
     ids=["number", "NumPy's", "list", "array", "scalar", "int32"],
 )
-@pytest.mark.parametrize("name", ["gae", "token_wise", "smoothgrad"])
-def test_classes_in_any_form(build_vit, images, name, target):
-    wanted = explain(name, build_vit(), images, torch.tensor([1, 1, 1]))
-    assert torch.equal(explain(name, build_vit(), images, target), wanted)
+def test_classes_in_any_form(build_vit, images, target):
+    wanted = explain("gae", build_vit(), images, torch.tensor([1, 1, 1]))
+    assert torch.equal(explain("gae", build_vit(), images, target), wanted)
 
 
 @both_protocols
@@ -119,8 +118,6 @@ def test_dropout_and_compilation_do_not_matter(build_vit, images, name):
     compiled = torch.compile(model.train(), backend="eager")
     for other in (model, compiled):
         same(explain(name, other, images), wanted)
-    if name not in PIXELS:  # which had fewer steps
-        same(explain_all(model, images, None, [name])[name], wanted)
 
 
 @pytest.mark.parametrize("name", GRAPH)
