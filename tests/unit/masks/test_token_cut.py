@@ -78,19 +78,12 @@ def test_batch_is_the_same_as_one_by_one_and_scale_does_not_matter():
 # Keys
 
 
-@pytest.mark.parametrize("kind", ["plain", "average_and_registers"])
-def test_keys_give_the_attention_of_the_last_block(build_vit, images, kind):
-    """They are the last block's, and without the layer's bias its maps are the same."""
+@pytest.mark.parametrize("kind", ["plain", "average_and_registers", "no_qkv_bias"])
+def test_keys_are_the_last_blocks_with_the_bias_and_without_it(build_vit, images, kind):
     model, seen = build_vit(kind), []
-    layer, prefix = model.blocks[-1].attn, model.num_prefix_tokens
-    with layer.qkv.register_forward_hook(lambda m, i, made: seen.append(made.detach())):
-        found = {bias: key_features(model, images, bias) for bias in ("kept", "removed")}
-    query, key, _ = (part[:, prefix:] for part in seen[0].chunk(3, dim=2))
-    torch.testing.assert_close(found["kept"], key)
-
-    def among_patches(keys):
-        q, k = (x.unflatten(2, (layer.num_heads, -1)).transpose(1, 2) for x in (query, keys))
-        return (q @ k.transpose(2, 3) * layer.scale).softmax(dim=-1)
-
-    assert (found["kept"] - found["removed"]).abs().max() > 0.1
-    torch.testing.assert_close(among_patches(found["kept"]), among_patches(found["removed"]))
+    layer = model.blocks[-1].attn.qkv
+    with layer.register_forward_hook(lambda m, i, made: seen.append(made.detach())):
+        kept, removed = (key_features(model, images, bias) for bias in ("kept", "removed"))
+    key = seen[0].chunk(3, dim=2)[1][:, model.num_prefix_tokens :]
+    torch.testing.assert_close(kept, key)
+    torch.testing.assert_close(removed, key if layer.bias is None else key - layer.bias.chunk(3)[1])
