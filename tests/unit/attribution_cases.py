@@ -11,19 +11,13 @@ from relevit.attribution import METHODS
 
 PROTOCOLS = ("published", "described")
 LRP = ("partial_lrp", "lrp", "transformer_attribution")
-START_BLOCK = ("rollout", "ga", "transformer_attribution", "head_wise", "token_wise")
 OURS = ("head_wise", "token_wise")
 RULES = ("attn_lrp", "libra_grad")  # of the backward pass
 PIXELS = ("smoothgrad", "integrated_gradients")
 GRAPH = ("raw_attention", "rollout", "gradcam", "attention_gradient", "gae", "ga", *OURS)
 CLASS_AGNOSTIC = ("raw_attention", "rollout")
-HALF = {"mean": (0.5, 0.5, 0.5), "std": (0.5, 0.5, 0.5)}
-
-
-def know_black(model: nn.Module) -> nn.Module:
-    """Tell a model how its inputs were normalised, as timm's factory does."""
-    model.pretrained_cfg = HALF
-    return model
+TARGET = torch.tensor([4, 0, 2])  # of the three `images`
+FACTORS = torch.linspace(-1, 2, 48).reshape(3, 16).double()  # another for each entry of a map
 
 
 def explain(name: str, model: nn.Module, images: Tensor, target: Any = None, **options: Any):
@@ -37,24 +31,22 @@ def close(ours: Tensor, theirs: Tensor, tolerance: float = 1e-12, atol: float = 
     torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=atol)
 
 
-def same_gradients(model: nn.Module, slow: nn.Module) -> int:
-    """Both have the same gradients of all weights; of how many weights these are not 0."""
-    moved = 0
-    for (name, ours), theirs in zip(model.named_parameters(), slow.parameters(), strict=True):
-        wanted = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
-        found = torch.zeros_like(ours) if ours.grad is None else ours.grad
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-12, msg=name)
-        moved += bool(wanted.abs().max() > 1e-6)
-    return moved
+def slope_by_differences(figure, weights: Tensor, way: Tensor, step: float = 1e-6) -> float:
+    """How much `figure()` changes as the weights go this way."""
+    values = []
+    with torch.no_grad():
+        before = weights.clone()
+        for sign in (1, -1):
+            weights.copy_(before + sign * step * way)
+            with torch.enable_grad():
+                values.append(float(figure()))
+        weights.copy_(before)
+    return (values[0] - values[1]) / (2 * step)
 
 
-def read_tokens(model):
-    """The tokens that the head reads: class token, and DeiT's second one, or those of its mean."""
-    if model.global_pool == "avg":
-        return slice(0 if model.pool_include_prefix else model.num_prefix_tokens, None)
-    return slice(2 if hasattr(model, "head_dist") else 1)
-
-
-def read(matrix, model):
+def read(matrix: Tensor, model: nn.Module) -> Tensor:
     """The mean of the rows that the head reads, over the patches."""
-    return matrix[:, read_tokens(model), model.num_prefix_tokens :].mean(dim=1)
+    rows = slice(2 if hasattr(model, "head_dist") else 1)
+    if model.global_pool == "avg":
+        rows = slice(0 if model.pool_include_prefix else model.num_prefix_tokens, None)
+    return matrix[:, rows, model.num_prefix_tokens :].mean(dim=1)

@@ -14,6 +14,8 @@ from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
+from .conftest import HALF
+
 WIDTH, GRID, SIDE = 8, (3, 5), 4  # not square: a transposed grid would show
 ROW, COLUMN = 0, 3
 BRIGHT = ROW * GRID[1] + COLUMN
@@ -28,16 +30,14 @@ SIZES = {
     "mlp_ratio": 1,
     "qkv_bias": True,
 }
+ALL_TOKENS = {"global_pool": "avg", "reg_tokens": 2, "pool_include_prefix": True}
 KINDS = {
     "class_token": (VisionTransformer, {}),
     "class_token_and_registers": (VisionTransformer, {"reg_tokens": 3}),
     "registers_without_position": (VisionTransformer, {"reg_tokens": 3, "no_embed_class": True}),
     "average": (VisionTransformer, {"global_pool": "avg"}),
     "average_and_registers": (VisionTransformer, {"global_pool": "avg", "reg_tokens": 2}),
-    "average_of_all_tokens": (
-        VisionTransformer,
-        {"global_pool": "avg", "reg_tokens": 2, "pool_include_prefix": True},
-    ),
+    "average_of_all_tokens": (VisionTransformer, ALL_TOKENS),
     "average_alone": (VisionTransformer, {"global_pool": "avg", "class_token": False}),
     "distilled": (VisionTransformerDistilled, {}),
     "beit": (Beit, {"use_rel_pos_bias": True, "use_abs_pos_emb": False, "init_values": 0.9}),
@@ -57,6 +57,7 @@ def bright_patch_image() -> Tensor:
 def build(kind: str) -> nn.Module:
     cls, options = KINDS[kind]
     model = cls(**(SIZES | options)).double().eval()
+    model.pretrained_cfg = HALF
     random = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, weights in model.named_parameters():

@@ -59,14 +59,10 @@ def test_terms_of_the_map(loss, masks, options, expected):
 
 
 @pytest.mark.parametrize("loss", OF_MAPS)
-def test_slopes_are_those_of_finite_differences_and_finite_at_the_ends(loss):
-    random = torch.Generator().manual_seed(0)
-    maps, masks = torch.rand(2, 2, 1, 3, 3, generator=random).double()
-    maps.requires_grad_()
-    assert torch.autograd.gradcheck(lambda x: loss(Step(heatmaps=x, masks=masks)), (maps,))
+def test_loss_and_slopes_are_finite_where_a_map_is_0_or_1(loss):
     for value in (0.0, 1.0):
-        ends = torch.full_like(maps, value, requires_grad=True)
-        found = loss(Step(heatmaps=ends, masks=masks.round()))
+        ends = torch.full_like(BINARY, value, requires_grad=True)
+        found = loss(Step(heatmaps=ends, masks=BINARY))
         (slopes,) = torch.autograd.grad(found, ends)
         assert found.isfinite() and slopes.abs().max() <= 1
 
@@ -77,14 +73,6 @@ def test_energy_does_not_see_the_size_of_a_map_and_l1_is_zero_at_the_mask():
     torch.testing.assert_close(scaled, [own, own])
     assert none == 1
     assert l1_loss(Step(heatmaps=FRACTIONAL, masks=FRACTIONAL)) == 0
-
-
-def test_gradients_pull_the_map_onto_the_object():
-    relevance = RELEVANCE.clone().requires_grad_()
-    step = Step(heatmaps=relevance, masks=BINARY)
-    (background_loss(step) + foreground_loss(step, towards_mask=True)).backward()
-    # d/dR of (R^2 outside + (R - 1)^2 inside) / 4
-    assert relevance.grad.flatten().tolist() == [0.0, 0.25, 0.125, -0.5]
 
 
 @pytest.mark.parametrize(("temperature", "factor"), [(1.0, 1.0), (0.5, 2.0), (2.0, 0.5)])
@@ -125,14 +113,13 @@ def test_baselines_of_a_linear_model(linear, code, edges):
     slopes = weights.T[labels] * share
     # Mean of squares in the code, norm of each image in the text (differences B8).
     wanted = slopes.square().mean() if code else slopes.norm(dim=1).mean()
-    ours = gradmask_loss(step, mean_square=code, edges_in_both=edges)
+    ours = gradmask_loss(step, edges_in_both=edges, **({"mean_square": True} if code else {}))
     assert float(ours) == pytest.approx(float(wanted), rel=1e-12)
     # d/dx of the sum over k of log p_k is the sum over k of w_k, less K times the mean of w in p.
     slopes = weights.sum(dim=1) - 3 * logits.softmax(dim=1) @ weights.T
     wanted = (slopes * share).square().sum() / (1 if code else 2)  # B11
-    small = 1e-11 if code else 0.0
-    options = dict(sum_over_batch=code, least_probability=small, edges_in_both=edges)
-    ours = rrr_loss(step, **options)
+    options = {"sum_over_batch": True, "least_probability": 1e-11} if code else {}
+    ours = rrr_loss(step, edges_in_both=edges, **options)
     assert float(ours.detach()) == pytest.approx(float(wanted.detach()), rel=1e-8)
 
 

@@ -219,8 +219,6 @@ class _Run:
             _warn(path, error)
             return [], {}
         lost = not all(path.is_file() for path in self.kept[: len(history)])
-        # Of another version, which did not keep the rate that a schedule is a share of.
-        lost |= not all("initial_lr" in group for group in state["optimizer"]["param_groups"])
         if not history or lost or _lacks_figures(history, validated):
             return [], {}
         self.model.load_state_dict(state["model"])

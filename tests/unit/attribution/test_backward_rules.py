@@ -18,11 +18,9 @@ from relevit.attribution.attn_lrp import attn_lrp_and_logits
 from relevit.attribution.backward_rules import SHARED, Rules, constant
 from relevit.text.encoder import build_tiny
 
-from ..attribution_cases import RULES, close
+from ..attribution_cases import FACTORS, RULES, TARGET, close, slope_by_differences
 from ..conftest import SIZES
 
-TARGET = torch.tensor([4, 0, 2])
-FACTORS = torch.linspace(-1, 2, 48).reshape(3, 16).double()
 ROTARY = {"swiglu_mlp": True, "use_rot_pos_emb": True, "scale_mlp": True}
 KINDS = {
     "ViT": {},
@@ -63,23 +61,23 @@ def test_logits_and_their_gradient_are_those_of_the_model(model, images, gamma):
 
 
 def test_libra_grad_is_complete(model, images):
-    """Before any block, the tokens and the biases behind them give the logit, all of it.
-
-    What the paper proves; the plain gradient does not have it.
-    """
+    """Tokens before any block and the biases behind them give the logit, as the paper proves."""
     rules = Rules(SHARED | {Tensor.softmax: constant})
-    named = dict(model.named_parameters())
-    names = [name for name in named if name.endswith("bias") and "q_bias" not in name]
-    names = [name for name in names if not name.startswith("patch_embed")]
+    biases = {
+        name: weights
+        for name, weights in model.named_parameters()
+        if name.endswith("bias") and "q_bias" not in name and not name.startswith("patch_embed")
+    }
     with record_attention(model) as tape, rules:
         score = model(images[:1])[0, 3]
-    tensors = [*tape.inputs, *(named[name] for name in names)]
+    tensors = [*tape.inputs, *biases.values()]
     slopes = rules.gradients(score, tensors)
     found = [values * slope for values, slope in zip(tensors, slopes, strict=True)]
-    tokens, biases = found[: len(tape.inputs)], found[len(tape.inputs) :]
+    tokens = found[: len(tape.inputs)]
+    sums = dict(zip(biases, (part.sum() for part in found[len(tokens) :]), strict=True))
     for i, one in enumerate(tokens):
         earlier = tuple(f"blocks.{number}." for number in range(i))
-        behind = [b.sum() for n, b in zip(names, biases, strict=True) if not n.startswith(earlier)]
+        behind = [each for name, each in sums.items() if not name.startswith(earlier)]
         close(one.sum() + sum(behind), score, 1e-9)
     mean = sum(tokens).sum(dim=2)[:, model.num_prefix_tokens :] / len(tokens)
     close(METHODS["libra_grad"](model, images[:1], 3), mean.detach(), 1e-9, 1e-12)
@@ -91,20 +89,13 @@ def test_libra_grad_is_complete(model, images):
 def test_map_in_the_graph_has_its_exact_gradient(model, images, options):
     def figure(in_graph=False):
         relevance, _ = attn_lrp_and_logits(model, images, TARGET, in_graph=in_graph, **options)
-        assert relevance.shape == (3, 16) and relevance.requires_grad == in_graph
+        assert relevance.requires_grad == in_graph
         return (relevance * FACTORS).sum()
 
     for weights in (model.blocks[0].norm1.weight, model.blocks[1].attn.proj.weight):
         (slope,) = torch.autograd.grad(figure(in_graph=True), weights)
         way = torch.randn_like(weights)
-        values = []
-        for sign in (1, -1):
-            with torch.no_grad():
-                weights += sign * 1e-6 * way
-            values.append(float(figure()))
-            with torch.no_grad():
-                weights -= sign * 1e-6 * way
-        difference = (values[0] - values[1]) / 2e-6
+        difference = slope_by_differences(figure, weights, way)
         assert float((slope * way).sum()) == pytest.approx(difference, rel=1e-5, abs=1e-7)
 
 
@@ -149,11 +140,9 @@ def test_gamma_at_the_patch_convolution(build_vit, images, kind, strength):
 
 
 def test_gamma_at_the_patch_convolution_needs_one(build_vit, images):
-    embedded = torch.randn(2, 5, 16).double()
-    text = build_tiny(40, 3, width=16).double()
+    text, model = build_tiny(40, 3, width=16).double(), build_vit()
     with pytest.raises(ValueError, match="does not make its tokens of patches of pixels"):
-        METHODS["attn_lrp"](text, embedded, 1, patch_gamma=0.25)
-    model = build_vit()
+        METHODS["attn_lrp"](text, torch.randn(2, 5, 16).double(), 1, patch_gamma=0.25)
     model.patch_embed.proj.register_forward_hook(lambda layer, args, made: 2 * made)
     with pytest.raises(ValueError, match=r"attn_lrp: patch_embed\.proj of this .* is a Conv2d"):
         METHODS["attn_lrp"](model, images, patch_gamma=0.25)

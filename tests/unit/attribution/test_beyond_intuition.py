@@ -10,13 +10,9 @@ from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS, method_options
 from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS, express_all
 
-from ..attribution_cases import OURS, PROTOCOLS, close, know_black, read
+from ..attribution_cases import OURS, PROTOCOLS, TARGET, close, read
 
-
-@pytest.fixture
-def vit(build_vit):
-    """Make a small ViT that knows what black is."""
-    return lambda kind="plain", **options: know_black(build_vit(kind, **options))
+PARTS = [(perception, feedback) for perception in PERCEPTIONS for feedback in FEEDBACKS]
 
 
 def express(model, images, perception, feedback, protocol, **rules):
@@ -27,29 +23,21 @@ def express(model, images, perception, feedback, protocol, **rules):
 
 
 def logit_gradients(model, image, label):
-    """Every block's attention map of one image and the gradient of a logit, as full matrices."""
+    """Of one image every block's tokens, attention map and the gradient of a logit in it."""
     with torch.enable_grad(), record_attention(model) as tape:
         score = model(image[None])[0, label]
-    return [m[0].detach() for m in tape.maps], [
-        g[0] for g in torch.autograd.grad(score, tape.maps, retain_graph=True)
-    ]
+    slopes = torch.autograd.grad(score, tape.maps)
+    return [[each[0].detach() for each in part] for part in (tape.inputs, tape.maps, slopes)]
 
 
 def perception_by_the_book(name, model, image, label):
     """(I + A_L) ... (I + A_1) as full matrices, heads or tokens weighed as Eq. 14 and 15 say."""
-    tokens = []
-    handles = [
-        b.register_forward_pre_hook(lambda _, args: tokens.append(args[0][0])) for b in model.blocks
-    ]
-    maps, gradients = logit_gradients(model, image, label)
-    for handle in handles:
-        handle.remove()
-    product = unit = torch.eye(maps[0].shape[-1]).double()
-    for block, z, attention, slope in zip(model.blocks, tokens, maps, gradients, strict=True):
+    seen = logit_gradients(model, image, label)
+    product = unit = torch.eye(seen[1][0].shape[-1]).double()
+    for block, z, attention, slope in zip(model.blocks, *seen, strict=True):
         if name == "head_wise":
             importance = (attention * slope).sum(dim=(1, 2)).abs()
-            heads = zip(importance / importance.sum(), attention, strict=True)
-            step = sum(weight * head for weight, head in heads)
+            step = ((importance / importance.sum())[:, None, None] * attention).sum(dim=0)
         else:
             moved = z @ block.attn.qkv.weight[2 * model.embed_dim :].T @ block.attn.proj.weight.T
             step = attention.mean(dim=0) * (moved.norm(dim=1) / z.norm(dim=1))
@@ -61,18 +49,17 @@ def perception_by_the_book(name, model, image, label):
 @pytest.mark.parametrize("name", OURS)
 def test_described_method_is_the_papers_formula(build_vit, images, name, kind):
     """T = P * F_c, F_c the mean over the path from black of the last map's gradient."""
-    model = know_black(build_vit(kind, depth=3))
-    target, rows = torch.tensor([4, 0, 2]), []
+    model, rows = build_vit(kind, depth=3), []
     points, weights = np.polynomial.legendre.leggauss(4)
-    for image, label in zip(images, target, strict=True):
+    for image, label in zip(images, TARGET, strict=True):
         feedback = sum(
-            weight / 2 * logit_gradients(model, (p + 1) / 2 * (image + 1) - 1, label)[1][-1]
+            weight / 2 * logit_gradients(model, (p + 1) / 2 * (image + 1) - 1, label)[2][-1]
             for p, weight in zip(points, weights, strict=True)
         )
         product = perception_by_the_book(name, model, image, label)
         rows.append(product * feedback.clamp(min=0).mean(dim=0))
     expected = read(torch.stack(rows), model)
-    ours = METHODS[name](model, images, target, protocol="described", steps=4, rule="gauss")
+    ours = METHODS[name](model, images, TARGET, protocol="described", steps=4, rule="gauss")
     assert expected.std() > 1e-6
     close(ours, expected.detach(), 1e-9)
 
@@ -84,38 +71,24 @@ def test_perception_alone_is_rollout(build_vit, images):
     close(ours, METHODS["rollout"](model, images, **options))
 
 
-# Parts
-
-
-def test_parts_of_beyond_intuition(vit, images):
-    """Every perception with every feedback, and what an unknown one says."""
-    for protocol in PROTOCOLS:
-        maps = [
-            express(vit(), images, perception=p, feedback=f, protocol=protocol)
-            for p in PERCEPTIONS
-            for f in FEEDBACKS
-        ]
-        flat = torch.stack(maps).flatten(1)
-        assert flat.isfinite().all() and (flat[0] == 1).all()
-        assert (torch.cdist(flat, flat) + torch.eye(len(flat))).min() > 1e-9
-    with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
-        METHODS["token_wise"](vit(), images, feedback="ear")
-
-
 @pytest.mark.parametrize("family", ["vit", "clip"])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_parts_that_are_shared_give_the_same_maps(vit, images, protocol, family):
-    model, seen = vit(), []
+def test_parts_differ_and_those_that_are_shared_give_the_same_maps(
+    build_vit, images, protocol, family
+):
+    """Every perception with every feedback."""
+    model, seen = build_vit(), []
     model.family = family
     model.patch_embed.register_forward_hook(lambda m, inputs, output: seen.append(len(output)))
-    pairs = [(p, f) for p in PERCEPTIONS for f in FEEDBACKS]
     rules = {p: method_options(model, p, protocol) for p in PERCEPTIONS}
-    shared = express_all(model, images, pairs=pairs, rules=rules, protocol=protocol)
+    shared = express_all(model, images, pairs=PARTS, rules=rules, protocol=protocol)
     one_path = {"published": 3 + 19 * 3, "described": 3 + 6 * 3}  # the last point is the image
     assert sum(seen) == one_path[protocol]
-    for (perception, feedback), ours in zip(pairs, shared, strict=True):
-        alone = express(model, images, perception=perception, feedback=feedback, protocol=protocol)
-        close(ours, alone)
+    for (perception, feedback), ours in zip(PARTS, shared, strict=True):
+        close(ours, express(model, images, perception, feedback, protocol))
+    flat = torch.stack(shared).flatten(1)
+    assert flat.isfinite().all() and (flat[0] == 1).all()
+    assert (torch.cdist(flat, flat) + torch.eye(len(flat))).min() > 1e-9
 
 
 def test_rollout_is_token_wise_with_identity_weights(build_vit, images):
@@ -130,8 +103,10 @@ def test_rollout_is_token_wise_with_identity_weights(build_vit, images):
     torch.testing.assert_close(ours, rollout)
 
 
-def test_gates_are_refused(vit, images):
-    model = vit(depth=3)
+def test_wrong_questions_are_named(build_vit, images):
+    model = build_vit(depth=3)
+    with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
+        METHODS["token_wise"](model, images, feedback="ear")
     model.blocks[1].attn.gate = torch.nn.Linear(16, 16).double()
     with pytest.raises(ValueError, match=r"token_wise: the attention of this Vis.* gates"):
         METHODS["token_wise"](model, images)

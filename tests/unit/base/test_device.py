@@ -73,20 +73,12 @@ def test_precision(monkeypatch, fast):
         ({}, 2.0, False),
     ],
 )
-def test_bfloat16_in_the_processor(monkeypatch, flags, gain, fast):
+def test_bfloat16_in_the_processor_is_timed_and_in_cuda_asked_of_it(monkeypatch, flags, gain, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
     monkeypatch.setattr(device, "bfloat16_gain", lambda: gain)
-    assert fast_bfloat16("cpu") is fast
-
-
-@pytest.mark.parametrize("supported", [True, False])
-def test_bfloat16_in_cuda_is_asked_of_the_hardware(monkeypatch, supported):
-    def is_bf16_supported(including_emulation=True):
-        return True if including_emulation else supported
-
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", is_bf16_supported)
-    assert fast_bfloat16("cuda:0") is supported
-    assert fast_bfloat16("mps") is False
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not fast)
+    found = [fast_bfloat16(name) for name in ("cpu", "cuda:0", "mps")]
+    assert found == [fast, not fast, False]
 
 
 def test_autocast():

@@ -83,7 +83,7 @@ def test_the_seed_draws_backgrounds_and_nothing_else():
 
 
 def test_answers_in_bfloat16_are_those_of_float32():
-    batch = habitats().draw("val", range(40), size=112)
+    batch = habitats().draw("val", range(20), size=112)
     model = open_model("tiny", shipped_weights("tiny", "habitats"))
     shown = model.network, model.spec, batch.images, batch.masks, batch.labels
     exact, fast = (lean_rows(*shown, precision=name) for name in ("float32", "bfloat16"))
@@ -97,52 +97,42 @@ def test_images_without_object_or_background_are_left_out():
     images, masks, labels = scenes(9)
     masks[0], masks[1] = False, True
     labels[2] = 3  # the only one of its class
-    spec = ModelSpec("stub", "none", 32, (0.5,) * 3, (0.5,) * 3, classes=4)
-    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * SIDE * SIDE, 4))
-    rows = lean_rows(model, spec, images, masks, labels)
-    assert set(rows["image"]) == set(range(2, 9))
-    assert set(rows.loc[rows["image"] == 2, "condition"]) == set(CONDITIONS) - {"same"}
-
-
-def test_one_class_alone_is_refused():
-    images, masks, _ = scenes(4)
+    shown = {name: places.tolist() for name, places, _ in shown_as(images, masks, labels)}
+    assert shown == {name: [*range(2 + (name == "same"), 9)] for name in CONDITIONS}
     with pytest.raises(ValueError, match="of classes: 1; give such images of two classes"):
-        lean_rows(Reader("object"), SPEC, images, masks, torch.zeros(4, dtype=torch.int64))
+        next(shown_as(images, masks, torch.zeros_like(labels)))
 
 
-def answers(right_same, right_other):
-    """Rows of images that are right, or not, on two backgrounds."""
-    both = {"same": right_same, "other": right_other}
+def rows_of(column, **values):
+    """Rows with one value an image under each condition."""
     return pd.concat(
-        pd.DataFrame({"image": range(len(right)), "condition": name, "right": right})
-        for name, right in both.items()
+        pd.DataFrame({"image": range(len(each)), "condition": name, column: each})
+        for name, each in values.items()
     )
 
 
-def test_models_that_do_not_lean_are_hardly_ever_said_to():
+def gap_of(same, other):
+    return background_gap(rows_of("right", same=same, other=other))
+
+
+def test_the_interval_holds_the_gap_and_models_that_do_not_lean_are_hardly_ever_said_to():
     """Of twenty at most one, whatever their accuracy, and also where pasting costs some points."""
     rng = np.random.default_rng(0)
-    for share, pasted in ((0.1, 0), (0.5, 0), (0.95, 0), (0.5, 0.08), (0.95, 0.08)):
-        kinds = np.array([[share], [share - pasted]])
-        gaps = [background_gap(answers(*(rng.random((2, 150)) < kinds))) for _ in range(200)]
-        assert np.mean([lean_verdict(gap) == "leans" for gap in gaps]) <= 0.05
+    for right, gap, images in ((0.1, 0, 150), (0.5, 8, 150), (0.95, 8, 150), (0.9, 12, 20)):
+        shares = np.array([[right], [right - gap / 100]])
+        found = [gap_of(*(rng.random((2, images)) < shares)) for _ in range(100)]
+        assert np.mean([each.low <= gap <= each.high for each in found]) > 0.92
+        assert gap > 8 or np.mean([lean_verdict(each) == "leans" for each in found]) <= 0.05
 
 
-def test_the_interval_holds_the_gap():
-    rng, truth = np.random.default_rng(0), 12.0
-    for images in (20, 300):
-        held = []
-        for _ in range(300):
-            draws = rng.random((2, images))
-            gap = background_gap(answers(draws[0] < 0.9, draws[1] < 0.9 - truth / 100))
-            held.append(gap.low <= truth <= gap.high)
-        assert np.mean(held) > 0.92
-
-
-def test_few_images_without_any_change_are_too_few_to_tell():
-    same = [True] * 10
-    assert lean_verdict(background_gap(answers(same, same))) == "too few to tell"
-    assert lean_verdict(background_gap(answers(same * 20, same * 20))) == "does not lean"
+def test_the_gap_is_paired_and_few_images_without_any_change_are_too_few_to_tell():
+    same, mixed = [True] * 10, [True, False] * 100
+    assert lean_verdict(gap_of(same, same)) == "too few to tell"
+    assert lean_verdict(gap_of(same * 20, same * 20)) == "does not lean"
+    assert gap_of(mixed, mixed).high < 3 and gap_of(mixed, mixed[::-1]).high > 10
+    alone = rows_of("right", other=same)
+    with pytest.raises(ValueError, match="give at least two images of a class"):
+        background_gap(alone)
 
 
 def test_pictures_of_each_condition():
@@ -158,12 +148,6 @@ def test_pictures_of_each_condition():
     assert seen["grey"][~inside].eq(round(GREY)).all()
     rough = [kind[..., :4, :].float().diff().abs().mean() for kind in (seen["blurred"], images)]
     assert rough[0] < rough[1] / 3
-
-
-def test_the_gap_is_paired():
-    right = [True, False] * 100
-    assert background_gap(answers(right, right)).high < 3
-    assert background_gap(answers(right, right[::-1])).high > 10
 
 
 @pytest.mark.parametrize(
@@ -191,28 +175,13 @@ def test_the_worst_class_comes_first_and_tables_are_in_percent():
     assert filled["low_pct"] < 25 and filled["high_pct"] > 50
 
 
-def test_a_gap_needs_two_images_of_a_class():
-    alone = answers([True] * 3, [True] * 3).query("condition == 'other'")
-    with pytest.raises(ValueError, match="give at least two images of a class"):
-        background_gap(alone)
-
-
-def test_the_logit_is_divided_among_object_and_background():
-    logits = {"control": 4.0, "grey": 3.0, "filled": 1.0}
-    rows = pd.concat(
-        pd.DataFrame({"image": range(30), "condition": name, "logit": logit})
-        for name, logit in logits.items()
-    )
-    assert background_share(rows)[1:] == pytest.approx((25.0,) * 3)
-
-
-def test_the_share_has_no_unit_and_its_interval_holds_it():
-    """The background adds 0.3 and alone has 0.4, of 1; logits of any size say the same."""
-    random = np.random.default_rng(0)
-    rows = pd.concat(
-        pd.DataFrame({"image": range(40), "condition": name, "logit": random.normal(mean, 0.3, 40)})
-        for name, mean in {"control": 1.0, "grey": 0.7, "filled": 0.4}.items()
-    )
+def test_the_share_of_the_background_has_no_unit_and_its_interval_holds_it():
+    """It adds 0.3 and alone has 0.4, of 1; logits of any size say the same."""
+    exact = rows_of("logit", control=[4.0] * 30, grey=[3.0] * 30, filled=[1.0] * 30)
+    assert background_share(exact)[1:] == pytest.approx((25.0,) * 3)
+    random, means = np.random.default_rng(0), {"control": 1.0, "grey": 0.7, "filled": 0.4}
+    drawn = {name: random.normal(mean, 0.3, 40) for name, mean in means.items()}
+    rows = rows_of("logit", **drawn)
     found = background_share(rows)
     assert found.low < 35 < found.high and found.low < found.value < found.high
     for size in (0.001, 100):
@@ -224,13 +193,13 @@ def test_the_share_has_no_unit_and_its_interval_holds_it():
 def test_habitats_originals_lean_in_their_order_and_as_exact_scenes_say():
     """Those trained on animals on nothing, and at home: redrawn scenes have their true gaps."""
     bench, gaps = habitats(), {}
-    batch = join(list(bench.test_batches("val", 120, 60, seed=0, size=112)))
+    batch = join(list(bench.test_batches("val", 80, 40, seed=0, size=112)))
     for learned in ("cutouts", "habitats"):
         model = open_model("tiny", shipped_weights("tiny", learned))
         rows = lean_rows(model.network, model.spec, batch.images, batch.masks, batch.labels)
         gaps[learned] = background_gap(rows)
         classifier = Classifier(model.network, model.spec)
-        exact = backgrounds_challenge(classifier, bench.test_batches, 120)["background_gap_pts"]
+        exact = backgrounds_challenge(classifier, bench.test_batches, 80)["background_gap_pts"]
         assert gaps[learned].low <= exact <= gaps[learned].high
     assert gaps["cutouts"].high < gaps["habitats"].low
     assert lean_verdict(gaps["habitats"]) == "leans"

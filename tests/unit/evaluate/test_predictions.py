@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+from scipy.special import softmax
 from torch import nn
 
 from relevit.data.batch import Batch
@@ -29,9 +30,9 @@ class Table(nn.Module):
         return self.table[images[:, 0, 0, 0].round().long()]
 
 
-def batch(labels, first=0):
+def batch(labels):
     images = torch.zeros(len(labels), 3, 16, 16, dtype=torch.uint8)
-    images[:, 0, 0, 0] = torch.arange(first, first + len(labels))
+    images[:, 0, 0, 0] = torch.arange(len(labels))
     families = torch.arange(len(labels)) + 3
     return Batch(images, torch.zeros(len(labels), 1, 16, 16).bool(), torch.tensor(labels), families)
 
@@ -42,30 +43,27 @@ LOGITS = [[3.0, 1.0, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [0.0, 0.5, 1.0, 1.5], [0
 
 
 def test_predictions_of_known_logits():
-    rows = predict(Table(LOGITS), PLAIN, iter([batch([0, 2, 0, 2])]))
-    assert rows["label"].tolist() == [0, 2, 0, 2]
-    assert rows["prediction"].tolist() == [0, 0, 3, 2]
-    assert rows["label_rank"].tolist() == [0, 2, 3, 0]
-    assert rows["family"].tolist() == [3, 4, 5, 6]
-    expected = [100 * math.exp(max(row)) / sum(math.exp(x) for x in row) for row in LOGITS]
-    assert rows["confidence_pct"].tolist() == pytest.approx(expected, rel=1e-5)
-    columns = "label family prediction confidence_pct label_loss label_rank"
-    assert list(rows) == columns.split()
-    assert rows["label_loss"].tolist() == pytest.approx(
-        torch.nn.functional.cross_entropy(
-            torch.tensor(LOGITS), torch.tensor(rows["label"].to_numpy()).long(), reduction="none"
-        ).tolist()
-    )
+    labels = [0, 2, 0, 2]
+    rows = predict(Table(LOGITS), PLAIN, iter([batch(labels)]))
+    losses = torch.nn.functional.cross_entropy
+    assert rows.to_dict("list") == {
+        "label": labels,
+        "family": [3, 4, 5, 6],
+        "prediction": [0, 0, 3, 2],
+        "confidence_pct": pytest.approx([100 * max(softmax(row)) for row in LOGITS], rel=1e-5),
+        "label_loss": pytest.approx(
+            losses(torch.tensor(LOGITS), torch.tensor(labels), reduction="none").tolist()
+        ),
+        "label_rank": [0, 2, 3, 0],
+    }
 
 
 def test_top1_agrees_with_the_prediction_when_logits_tie():
     """In bfloat16 equal logits are common, and a model that says nothing is not always right."""
-    rows = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([3, 1])]))
-    more = predict(Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), PLAIN, iter([batch([0, 2])]))
-    assert rows["label_rank"][0] == (0 if rows["prediction"][0] == 3 else 3), (
-        "ties count against it"
-    )
-    rows = pd.concat([rows, more])
+    model, shown = Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), [batch([3, 1]), batch([0, 2])]
+    first, second = (predict(model, PLAIN, [each]) for each in shown)
+    assert first["label_rank"][0] == (0 if first["prediction"][0] == 3 else 3), "ties count against"
+    rows = pd.concat([first, second])
     assert ((rows["label_rank"] == 0) == (rows["prediction"] == rows["label"])).all()
 
 
@@ -110,18 +108,12 @@ def test_the_fastest_format_with_the_answers_of_float32(monkeypatch, choice, fas
 CLOSE = [[3.0, 2.9, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [2.9, 3.0, 0.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
 
 
-def three_looks(model, shown, margin):
-    """In float32, in bfloat16, and in bfloat16 with a second look."""
-    careful = Classifier(model, PLAIN, "bfloat16")
-    careful.answers.margin = margin
-    exact, rough = (predict(model, PLAIN, [shown], kind) for kind in ("float32", "bfloat16"))
-    return exact, rough, careful.predict([shown])
-
-
 def test_margin_makes_the_answers_those_of_float32():
-    model = Rounded(CLOSE, [0.2, 0.2, -0.2, 0.2])
-    exact, rough, careful = three_looks(model, batch([0, 0, 1, 2]), 0.4)
-    answers = ["prediction", "label_rank"]
+    model, shown = Rounded(CLOSE, [0.2, 0.2, -0.2, 0.2]), [batch([0, 0, 1, 2])]
+    second_look = Classifier(model, PLAIN, "bfloat16")
+    second_look.answers.margin = 0.4
+    exact, rough = (predict(model, PLAIN, shown, kind) for kind in ("float32", "bfloat16"))
+    careful, answers = second_look.predict(shown), ["prediction", "label_rank"]
     assert rough["prediction"].tolist() == [1, 0, 0, 2] != exact["prediction"].tolist()
     pd.testing.assert_frame_equal(careful[answers], exact[answers])
     # What is beyond doubt keeps its bfloat16 confidence.
@@ -158,9 +150,8 @@ def test_any_accepted_class_is_right():
 
 def test_answers_are_sought_among_the_candidates():
     """As in ImageNet-A, which has 200 of the classes: the others cannot be named."""
-    classes = torch.arange(1000)
     among = tuple(range(3, 1000, 5))
-    asked = torch.tensor([[8.0], [8.0], [8.0]]) - (classes - torch.tensor([[7], [998], [11]])).abs()
+    asked = 8.0 - (torch.arange(1000) - torch.tensor([[7], [998], [11]])).abs()
     rows = predict(Table(asked.tolist()), PLAIN, [replace(batch([8, 998, 18]), candidates=among)])
     assert answers(rows) == [(8, 8, 0), (998, 998, 0), (18, 13, 2)]
     logits = asked[:, list(among)]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from relevit.evaluate import sis
-from relevit.evaluate.sis import Subsets, confidence_of_subsets_pct, draw_targets, gradient_sis
+from relevit.evaluate.sis import confidence_of_subsets_pct, draw_targets, gradient_sis
 
 SIZE = 4  # pixels a side of the images that are summed
 VALUES = torch.tensor([3.0, -2.0, 0.5, 1.5, -0.1, 2.0, -3.0, 0.2])  # the others are zero
@@ -28,11 +28,6 @@ class Sum(nn.Module):
 
 
 @pytest.fixture
-def adder():
-    return Sum().eval()
-
-
-@pytest.fixture
 def picture():
     """One image whose three channels share each pixel's value equally."""
     flat = torch.zeros(SIZE * SIZE, dtype=torch.float64)
@@ -44,37 +39,24 @@ def sigmoid_pct(value: float) -> float:
     return 100 / (1 + math.exp(-value))
 
 
-def zeros(count: int = 1) -> torch.Tensor:
-    return torch.zeros(count, dtype=torch.long)
-
-
 # Closed forms
 
 
-def test_path_is_the_sum_of_what_is_left(adder, picture):
-    subsets = gradient_sis(adder, picture, zeros(), per_step=1)
+def test_path_is_the_sum_of_what_is_left_and_the_surest_subset_is_given(picture):
+    """Where nothing suffices."""
+    zero = torch.zeros(1, dtype=torch.long)
+    subsets = gradient_sis(Sum().eval(), picture, zero, threshold_pct=99.99, per_step=1)
+    counts = range(SIZE**2, 0, -1)
     left = torch.cat([VALUES, torch.zeros(SIZE**2 - len(VALUES))]).sort(descending=True).values
-    expected = [sigmoid_pct(float(left[:k].sum())) for k in range(SIZE**2, 0, -1)]
+    expected = [sigmoid_pct(float(left[:k].sum())) for k in counts]
     assert subsets.path_pct[:, 0].tolist() == pytest.approx(expected)
-    assert subsets.path_kept_pct.tolist() == [100 * k / SIZE**2 for k in range(SIZE**2, 0, -1)]
-
-
-def test_where_nothing_suffices_the_surest_subset_is_given(adder, picture):
-    subsets = gradient_sis(adder, picture, zeros(), threshold_pct=99.99, per_step=1)
-    assert subsets.found.tolist() == [False]
-    positive = (VALUES > 0).nonzero().flatten().tolist()
-    assert set(positive) <= set(subsets.mask.flatten().nonzero().flatten().tolist())
-    assert subsets.confidence_pct.tolist() == pytest.approx(
-        [sigmoid_pct(float(VALUES[positive].sum()))]
-    )
+    assert subsets.path_kept_pct.tolist() == [100 * k / SIZE**2 for k in counts]
+    assert subsets.found.tolist() == [False] and subsets.mask.flatten()[:8][VALUES > 0].all()
+    surest = sigmoid_pct(float(VALUES[VALUES > 0].sum()))
+    assert subsets.confidence_pct.tolist() == pytest.approx([surest])
 
 
 # Properties, on Vision Transformers
-
-
-@pytest.fixture(scope="module")
-def found(build_vit, images) -> Subsets:
-    return gradient_sis(build_vit(), images, torch.tensor([0, 1, 2]), threshold_pct=60, per_step=49)
 
 
 def test_what_decides_is_computed_in_full_precision(build_vit, images):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -52,11 +53,8 @@ def test_backgrounds_have_nothing_of_their_object(softness, side):
         for channel in (1, 2):  # what no object was near is as it was
             same = behind[:, channel] == train.images[:, channel]
             assert same[far & (behind[:, RED] == 0)].float().mean() > 0.85
-    filled = backgrounds(train, "swap")
-    assert filled.min() >= 0 and filled.max() <= 255
-    assert [backgrounds(train, kind) for kind in ("none", "grey", "crop", "swap_strange")] == [
-        None
-    ] * 4
+        assert behind.min() >= 0 and behind.max() <= 255
+    assert not any(map(partial(backgrounds, train), ("none", "grey", "crop", "swap_strange")))
 
 
 @pytest.mark.parametrize("softness", SOFTNESS)
@@ -126,6 +124,5 @@ def test_moved_object_takes_its_mask_along(kind, softness):
     ],
 )
 def test_too_few_backgrounds_are_refused(given, few):
-    with pytest.raises(ValueError, match=f"augmentation swap: {few} training images") as caught:
+    with pytest.raises(ValueError, match=f"augmentation swap: {few} training images"):
         backgrounds(given(scenes()), "swap")
-    assert len(str(caught.value).splitlines()) == 1

@@ -28,7 +28,7 @@ def sample(images):
 
 @EVERY
 @SOURCES
-@pytest.mark.parametrize("kind", ["plain", "average", "qk_norm", "registers"])
+@pytest.mark.parametrize("kind", ["plain", "average"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_published_gradient_is_exactly_that_of_the_cross_entropy(
     build_vit, sample, method, weights, kind, dtype
@@ -67,9 +67,8 @@ def test_published_weights_stay_those_of_plain_finetuning(build_vit, sample, met
     assert (published["largest_difference"] == 0.0).all()
     assert (published["moved"].diff().dropna() != 0).all()
     assert (described["largest_difference"].iloc[1:] > 0).all()
-    after = list(model.parameters())
-    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
-    assert all(p.grad is None for p in after)
+    for weights, after in zip(before, model.parameters(), strict=True):
+        assert torch.equal(weights, after) and after.grad is None
 
 
 @EVERY

@@ -57,11 +57,6 @@ def history(*epochs, spread=0.01):
     return rows
 
 
-def with_label_loss(rows, fall):
-    """The same rows, and a loss of the labels that falls by so much an epoch."""
-    return [row | {"validation_label_loss": 1.0 - fall * row["epoch"]} for row in rows]
-
-
 LOG = history((90.0, 0.50, 9.0), (89.0, 0.52, 3.0), (88.5, 0.54, 2.0), (88.0, 0.56, 2.0))
 
 
@@ -70,11 +65,10 @@ OWN_ANSWERS = FinetuneParams(class_term="confidence")
 
 def test_rule_looks_at_the_class_term_of_the_run():
     """A model that leans less on its context is less sure, and right more often."""
-    rows = with_label_loss(LOG, 0.1)
+    rows = [row | {"validation_label_loss": 1.0 - 0.1 * row["epoch"]} for row in LOG]
     labels = judge(1e-6, rows, FinetuneParams(class_term="label"))
     assert (labels["class_loss_before"], labels["class_loss"]) == pytest.approx((1.0, 0.7))
-    assert not labels["rising"]
-    assert judge(1e-6, rows, OWN_ANSWERS)["rising"]
+    assert not labels["rising"] and judge(1e-6, rows, OWN_ANSWERS)["rising"]
     baseline = FinetuneParams(class_term="label", method="rrr")
     assert class_loss_column(baseline) == class_loss_column(FinetuneParams(class_term="label"))
 
@@ -110,21 +104,19 @@ def test_loss_rises_beyond_chance_and_what_is_allowed(before, rise, spread, risi
 
 # The search
 
-CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3)
-BASE = FinetuneParams(class_term="confidence")
+CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, validation_images=120)
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
-    cfg = CFG.model_copy(update={"validation_images": 120})
-    params = arm_params(cfg, BASE, "tiny", "rrr", "described")
+    """The weights are left to the paper's tables, whatever the preset's own are."""
+    base = FinetuneParams(class_term="confidence")
+    params = arm_params(CFG, base, "tiny", "rrr", "described")
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class) == (2, 3)
     assert (params.validation_images, params.validation_maps) == (120, CFG.validation_maps)
-    # The weights are left to the paper's tables, whatever the preset's own are.
-    assert BASE.weight_classification == 0.05
     assert params.weight_background is None and params.weight_classification is None
-    own = arm_params(cfg, BASE, "tiny", "relevance", "published")
-    assert own.weight_classification == 0.05
+    own = arm_params(CFG, base, "tiny", "relevance", "published")
+    assert own.weight_classification == base.weight_classification == 0.05
 
 
 def test_grids_lie_as_far_from_ours_as_the_papers_rates():

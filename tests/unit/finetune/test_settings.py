@@ -46,26 +46,37 @@ def test_weights_and_rates_are_those_of_the_tables():
     assert SETTINGS.weights == script_weights("relevance") == OURS
 
 
-def test_a_model_without_a_row_takes_that_of_vit_b_or_what_the_text_says():
-    assert paper_rate("relevance", "tiny") == paper_rate("relevance", "vit-b") == 3.0e-6
-    assert paper_rate("rrr", "vit-l") == paper_rate("rrr", "dino-b") == paper_rate("rrr", "vit-b")
-    assert paper_rate("gradmask", "deit-s-cut") == paper_rate("gradmask", "deit-s") == 5.0e-3
-    assert paper_rate("relevance", "dino-b") == 8.0e-7, "supp. L (RV-34)"
+@pytest.mark.parametrize(
+    ("method", "model", "rate"),
+    [
+        ("relevance", "tiny", 3.0e-6),  # as ViT-B's
+        ("relevance", "dino-b", 8.0e-7),  # supp. L (RV-34)
+        ("gradmask", "deit-s-cut", 5.0e-3),  # as DeiT-S's
+        ("rrr", "vit-l", paper_rate("rrr", "vit-b")),
+        ("rrr", "dino-b", paper_rate("rrr", "vit-b")),
+    ],
+)
+def test_a_model_without_a_row_takes_that_of_vit_b_or_what_the_text_says(method, model, rate):
+    assert paper_rate(method, model) == rate
 
 
-def test_weights_are_the_papers_unless_given():
-    def weights(**params):
-        return resolved(FinetuneParams(**params), 1.0, "float32").weights
+BASELINE = {"relevance": 1.0, "classification": 3.0e-9, "background": 50.0}
 
-    baseline = {"relevance": 1.0, "classification": 3.0e-9, "background": 50.0}
-    assert weights(weight_classification=None) == OURS
-    assert weights() == OURS | {"classification": 0.05}, "the default of the parameters"
-    assert weights(method="gradmask", weight_classification=None) == baseline
-    given = {"weight_classification": 0.5, "weight_background": 0.1}
-    assert weights(method="gradmask", **given) == baseline | {
-        "classification": 0.5,
-        "background": 0.1,
-    }
+
+@pytest.mark.parametrize(
+    ("params", "weights"),
+    [
+        ({"weight_classification": None}, OURS),
+        ({}, OURS | {"classification": 0.05}),  # the default of the parameters
+        ({"method": "gradmask", "weight_classification": None}, BASELINE),
+        (
+            {"method": "gradmask", "weight_classification": 0.5, "weight_background": 0.1},
+            BASELINE | {"classification": 0.5, "background": 0.1},
+        ),
+    ],
+)
+def test_weights_are_the_papers_unless_given(params, weights):
+    assert resolved(FinetuneParams(**params), 1.0, "float32").weights == weights
 
 
 @pytest.mark.parametrize(

@@ -15,17 +15,18 @@ from timm.models.vision_transformer import VisionTransformer
 from relevit.base import files
 from relevit.models import dinov2
 
+from .conftest import same
+
 BLOCK = "backbone.encoder.layer.0."
+KINDS = ("weight", "bias")
 PLAIN = {  # weights that keep their names in the file
     "cls_token": "backbone.embeddings.cls_token",
     "patch_embed.proj.weight": "backbone.embeddings.patch_embeddings.projection.weight",
     "patch_embed.proj.bias": "backbone.embeddings.patch_embeddings.projection.bias",
-    "norm.weight": "backbone.layernorm.weight",
-    "norm.bias": "backbone.layernorm.bias",
     "blocks.0.ls1.gamma": f"{BLOCK}layer_scale1.lambda1",
     "blocks.0.ls2.gamma": f"{BLOCK}layer_scale2.lambda1",
-    **{f"blocks.0.{n}": f"{BLOCK}{n}" for n in ("norm1.weight", "norm1.bias", "norm2.weight")},
-    "blocks.0.norm2.bias": f"{BLOCK}norm2.bias",
+    **{f"norm.{kind}": f"backbone.layernorm.{kind}" for kind in KINDS},
+    **{f"blocks.0.norm{i}.{kind}": f"{BLOCK}norm{i}.{kind}" for i in (1, 2) for kind in KINDS},
 }
 LINEAR = {"attn.proj": "attention.output.dense", "mlp.fc1": "mlp.fc1", "mlp.fc2": "mlp.fc2"}
 QKV = ("key", "value", "query")  # the order of the real file
@@ -50,10 +51,10 @@ def in_a_wheel(tensors, path):
     first, others = tensors["pos_embed"].split([1, 4], dim=1)
     stored |= {"onnx::Concat_1957": first, "onnx::Reshape_1962": others}
     linear = {
-        f"{BLOCK}{theirs}": [tensors[f"blocks.0.{ours}.{kind}"] for kind in ("weight", "bias")]
+        f"{BLOCK}{theirs}": [tensors[f"blocks.0.{ours}.{kind}"] for kind in KINDS]
         for ours, theirs in LINEAR.items()
     }
-    both = [tensors[f"blocks.0.attn.qkv.{kind}"].chunk(3) for kind in ("weight", "bias")]
+    both = [tensors[f"blocks.0.attn.qkv.{kind}"].chunk(3) for kind in KINDS]
     query, key, value = zip(*both, strict=True)
     parts = {"query": query, "key": key, "value": value}
     linear |= {f"{BLOCK}attention.attention.{part}": parts[part] for part in QKV}
@@ -68,10 +69,6 @@ def in_a_wheel(tensors, path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(dinov2.ONNX_MEMBER, onnx.ModelProto(graph=graph).SerializeToString())
     return path
-
-
-def same(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one)
 
 
 def test_the_wheel_is_fetched_once_and_gives_timms_tensors(trained, tmp_path, monkeypatch):

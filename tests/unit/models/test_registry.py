@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 import timm
 import torch
@@ -19,19 +20,16 @@ HALF, IMAGENET_MEAN = (0.5, 0.5, 0.5), (0.485, 0.456, 0.406)
 FROM_FILES = {"vit-l", "mae-b", "moco-v3-b"}
 
 
-def names_in(stored_paper, table):
-    rows = paper.read_table(table)
-    return set(rows.loc[rows["paper"] == stored_paper, "model"])
-
-
-def registered(paper_name):
-    return {m.papers[paper_name] for m in MODELS.values() if paper_name in m.papers}
-
-
 def test_every_model_of_the_tables_is_there():
-    assert registered(ROBUSTVIT) == names_in("robustvit", "robustness")
-    tables = names_in("beyond_intuition", "segmentation")
-    tables |= names_in("beyond_intuition", "perturbation")
+    def in_tables(of, *tables):
+        rows = pd.concat(map(paper.read_table, tables))
+        return set(rows.loc[rows["paper"] == of, "model"])
+
+    def registered(of):
+        return {model.papers[of] for model in MODELS.values() if of in model.papers}
+
+    assert registered(ROBUSTVIT) == in_tables("robustvit", "robustness")
+    tables = in_tables("beyond_intuition", "segmentation", "perturbation")
     assert registered(BEYOND) == tables | {"MoCo-v3"}  # in its figures alone
     assert len(registered(IAV)) == 4
 
@@ -65,21 +63,17 @@ def test_size_and_head_are_those_of_the_architecture(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "view", "mean"),
+    ("names", "view", "mean"),
     [
-        ("vit-b", View(248, 224, "bicubic"), HALF),
-        ("ar-s", View(248, 224, "bicubic"), HALF),
-        ("deit-s", View(248, 224, "bicubic"), IMAGENET_MEAN),
-        ("dino-b", View(248, 224, "bicubic"), IMAGENET_MEAN),
-        ("mae-b", View(248, 224, "bicubic"), IMAGENET_MEAN),
+        ("vit-b ar-s", View(248, 224, "bicubic"), HALF),  # 224 / 0.9, rounded down as timm does
+        ("deit-s dino-b mae-b", View(248, 224, "bicubic"), IMAGENET_MEAN),
         ("moco-v3-b", View(256, 224, "bilinear"), IMAGENET_MEAN),
         ("dinov2-s8", View(112, 112, "bicubic"), IMAGENET_MEAN),
     ],
 )
-def test_own_pixels(name, view, mean):
-    """224 / 0.9 is rounded down to 248, as timm does."""
-    found = model_spec(name)
-    assert (found.view, found.mean) == (view, mean)
+def test_own_pixels(names, view, mean):
+    for found in map(model_spec, names.split()):
+        assert (found.view, found.mean) == (view, mean)
 
 
 def test_clip_is_the_one_with_its_own_activation():

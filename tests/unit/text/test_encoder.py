@@ -14,23 +14,13 @@ from relevit.text.encoder import from_bert, from_clip_text  # noqa: E402
 
 from .clip.replica import END, FIRST, hf_clip  # noqa: E402
 
-WORDS = 40
 
-
-def bert(depth=3, **options):
+def bert(**options):
     torch.manual_seed(1)
-    shape = dict(
-        hidden_size=16,
-        num_hidden_layers=depth,
-        num_attention_heads=4,
-        intermediate_size=24,
-        vocab_size=WORDS,
-        max_position_embeddings=32,
-        num_labels=3,
-        initializer_range=0.3,
-        pad_token_id=0,
-    )
-    config = transformers.BertConfig(**shape | options)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4}
+    sizes |= {"intermediate_size": 24, "vocab_size": 40, "max_position_embeddings": 32}
+    more = {"num_labels": 3, "initializer_range": 0.3, "pad_token_id": 0}
+    config = transformers.BertConfig(**sizes, **more, **options)
     return transformers.BertForSequenceClassification(config).eval().double()
 
 
@@ -43,8 +33,8 @@ def test_answers_and_maps_are_those_of_transformers():
     with torch.no_grad(), record_attention(ours) as tape:
         logits = ours(ours.embed(ids))
     torch.testing.assert_close(logits, told.logits.detach(), rtol=1e-9, atol=1e-9)
-    for mine, other in zip(tape.maps, told.attentions, strict=True):
-        torch.testing.assert_close(mine, other.detach(), rtol=1e-9, atol=1e-9)
+    maps = [attention.detach() for attention in told.attentions]
+    torch.testing.assert_close(tape.maps, maps, rtol=1e-9, atol=1e-9)
 
 
 def test_masked_tokens_count_for_nothing():

@@ -8,7 +8,9 @@ import torch
 
 from relevit.text.documents import Document
 from relevit.text.rationales import rationale_f1, rationale_rows, rationale_table, rationale_tokens
-from relevit.text.tokens import Texts, Tokens
+from relevit.text.tokens import Texts
+
+from .builders import spelled
 
 #       0123456789 123456789 12345
 TEXT = "an awful film, it was dull"
@@ -17,8 +19,7 @@ MARKED = ((3, 8), (22, 26))  # awful, dull: tokens 2, 3 and 8 with [CLS] as toke
 
 
 def read(text=TEXT, spans=SPANS):
-    special = (True, *len(spans) * [False], True)
-    return Tokens(text, tuple(range(len(special))), ((0, 0), *spans, (0, 0)), special)
+    return spelled(text, *(text[start:end] for start, end in spans))
 
 
 def document(rationale=MARKED, text=TEXT):

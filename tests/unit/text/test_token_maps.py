@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attribution import METHODS, method_options
+from relevit.attribution import METHODS
 from relevit.attribution.lrp import Relevance
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
@@ -94,17 +94,6 @@ def test_the_path_starts_at_nothing_or_at_padding(model):
         default = METHODS["token_wise"](model, embedded, protocol=protocol)
         given = METHODS["token_wise"](model, embedded, protocol=protocol, baseline=start)
         torch.testing.assert_close(default, given)
-
-
-def test_blocks_at_which_the_published_scripts_start():
-    deep = build_tiny(WORDS, 2, depth=12)
-    starts = {"rollout": 1, "ga": 12, "transformer_attribution": 12, "head_wise": 12}
-    for method, block in (starts | {"token_wise": 9}).items():
-        assert method_options(deep, method, "published").get("start_block", 1) == block
-        assert method_options(deep, method, "described").get("start_block", 1) == 1
-    six = build_tiny(WORDS, 2, depth=6)  # the same share of the depth
-    assert method_options(six, "head_wise", "published").get("start_block", 1) == 6
-    assert method_options(six, "token_wise", "published").get("start_block", 1) == 5
 
 
 @pytest.mark.parametrize(

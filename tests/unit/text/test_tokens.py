@@ -67,8 +67,3 @@ def test_a_missing_or_damaged_file_is_named(folder):
         path.unlink() if kept is None else path.write_bytes(kept)
         with pytest.raises(ValueError, match=r"tokenizer\.json is missing or damaged .*copy"):
             load_tokenizer(folder)
-
-
-# Many texts
-
-OPINION = "the film was very good ."

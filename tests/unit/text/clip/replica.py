@@ -17,30 +17,11 @@ def hf_clip(*, act="quick_gelu", words=50, end=END, attention="sdpa", **vision):
     """
     import transformers
 
-    text = dict(
-        hidden_size=16,
-        intermediate_size=22,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        vocab_size=words,
-        max_position_embeddings=9,
-        hidden_act=act,
-        bos_token_id=FIRST,
-        eos_token_id=end,
-        pad_token_id=1,
-    )
-    image = (
-        dict(
-            hidden_size=24,
-            intermediate_size=50,
-            num_hidden_layers=4,
-            num_attention_heads=3,
-            image_size=28,
-            patch_size=7,
-            hidden_act=act,
-        )
-        | vision
-    )
+    text = {"hidden_size": 16, "intermediate_size": 22, "num_hidden_layers": 3, "hidden_act": act}
+    text |= {"num_attention_heads": 2, "vocab_size": words, "max_position_embeddings": 9}
+    text |= {"bos_token_id": FIRST, "eos_token_id": end, "pad_token_id": 1}
+    image = {"hidden_size": 24, "intermediate_size": 50, "num_hidden_layers": 4, "hidden_act": act}
+    image |= {"num_attention_heads": 3, "image_size": 28, "patch_size": 7} | vision
     config = transformers.CLIPConfig(text_config=text, vision_config=image, projection_dim=10)
     config._attn_implementation = attention
     with torch.random.fork_rng(devices=[]):
