@@ -183,6 +183,13 @@ class Params(Common):
     output_root: PathText = Field("outputs", description="folder for results, below the project")
 
     @classmethod
+    def values_of_preset(cls, path: Path) -> dict[str, Any]:
+        """As of every section; that of a run has its notebook's own parameters beside the run's."""
+        values = super().values_of_preset(path)
+        others = {key for sub in cls.__subclasses__() for key in sub.model_fields}
+        return {k: v for k, v in values.items() if k in cls.model_fields or k not in others}
+
+    @classmethod
     def from_notebook(cls, namespace: dict[str, Any]) -> Self:
         """Build from a notebook's variables: `cfg = StartParams.from_notebook(globals())`.
 

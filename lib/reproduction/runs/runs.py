@@ -38,6 +38,7 @@ from relevit.models.trunk import Frozen
 from reproduction.config import (
     BaselinesParams,
     BenchmarkParams,
+    ClassifierParams,
     FinetuneNotebookParams,
     FinetuneParams,
     Params,
@@ -50,6 +51,7 @@ from reproduction.runs.search import arm_params, rate_factor
 from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
+from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
 
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
@@ -61,7 +63,8 @@ FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters whose value says what they are.
-UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
+# Not in a name; its digest has them.
+UNSAID = ("validation_images", "validation_maps", "weights_root", "data_root")
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
 LONGEST = 80  # characters of a name that say what is changed
 
@@ -69,14 +72,15 @@ LONGEST = 80  # characters of a name that say what is changed
 class Row(NamedTuple):
     """A run, or the original that runs start from, and what it is asked beside its weights.
 
-    Of an original, model, benchmark and seed of `params` count alone; in a world of its own it is
-    trained with that seed. `images_per_set` are test images answered of each of the nine sets,
-    `challenge` and `looked_at` those of its figures, `held_out` says whether one of these is by
-    HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked at (None:
-    all, 0: before).
+    A run is finetuned as its parameters say: on maps, or for IAV on labels alone, which is asked
+    nothing more. Of an original, model, benchmark and seed of `params` count alone; in a world of
+    its own it is trained with that seed. `images_per_set` are test images answered of each of the
+    nine sets, `challenge` and `looked_at` those of its figures, `held_out` says whether one of
+    these is by HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked
+    at (None: all, 0: before).
     """
 
-    params: FinetuneParams
+    params: FinetuneParams | ClassifierParams
     original: bool = False
     images_per_set: int = 0
     challenge: int = 0
@@ -87,7 +91,7 @@ class Row(NamedTuple):
     @property
     def name(self) -> str:
         """Its folder: the model, what differs from the preset's own run, and a digest of all."""
-        own = read_stage(self.params, FinetuneParams)
+        own = read_stage(self.params, type(self.params))
         images, seed = self.params.benchmark, f"seed{self.params.seed}"
         world = [] if _at_home(self.params) else _words(images)
         if self.original:
@@ -334,11 +338,14 @@ def make(row: Row, device: str = "auto") -> Path:
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:
+    if isinstance(row.params, ClassifierParams):
+        finetune_pretrained(row.params, row.folder)
+        known |= {"lr": row.params.lr, "origin": _origin(row.params)}
+        return
     bench, params = open_benchmark(row.params), row.params
     frozen = Frozen(row.folder.parent / TOKENS, params.trained_blocks)
     if row.original and not is_trained(row):
-        weights = origin_weights(params)
-        known["origin"] = file_fingerprint(weights)
+        weights, known["origin"] = origin_weights(params), _origin(params)
     elif row.original:
         train_original(
             untrained(params.model, params.seed, choose_device(params.device)),
@@ -351,8 +358,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         weights = row.folder / WEIGHTS
     else:
         known["lr"] = lr = rate(params)
-        origin = origin_weights(params)
-        known["origin"] = file_fingerprint(origin)
+        origin, known["origin"] = origin_weights(params), _origin(params)
         _, history = finetune_at(
             params, bench, lr, origin, row.folder, validated=row.validated, kept=frozen.folder
         )
@@ -442,12 +448,18 @@ def _older(row: Row, made: Kept) -> str:
         return "was asked less when it was made"
     if made["failed"] or is_trained(row):
         return ""
-    origin = origin_weights(row.params)
-    if made["origin"] != _fingerprint(origin, origin.stat().st_mtime_ns):
+    if made["origin"] != _origin(row.params):
         return "was made from another original"
-    if not row.original and made["lr"] != rate(row.params):
-        return "was made at another rate than the rule's now"
-    return ""
+    if isinstance(row.params, ClassifierParams) or row.original:
+        return ""
+    return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
+
+
+def _origin(params: FinetuneParams | ClassifierParams) -> str:
+    """The fingerprint of the weights that a run starts from."""
+    classifies = isinstance(params, ClassifierParams)
+    path = pretrained_file(params) if classifies else origin_weights(params)
+    return FROM_HUB if path is None else _fingerprint(path, path.stat().st_mtime_ns)
 
 
 @lru_cache
@@ -469,7 +481,7 @@ def answers(row: Row) -> pd.DataFrame:
 
 def needs(row: Row) -> list[Row]:
     """The rows that are made before this one."""
-    if row.original:
+    if row.original or isinstance(row.params, ClassifierParams):
         return []
     world = [] if _at_home(row.params) else [original_of_world(row.params)]
     return [*searched(row.params), *world]
