@@ -12,10 +12,11 @@ import math
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -69,7 +70,8 @@ WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "
 LONGEST = 80  # characters of a name that say what is changed
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A run, or the original that runs start from, and what it is asked beside its weights.
 
     A run is finetuned as its parameters say: on maps, or for IAV on labels alone, which is asked
@@ -88,15 +90,15 @@ class Row(NamedTuple):
     held_out: int = 0
     validated: tuple[int, ...] | None = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Its folder: the model, what differs from the preset's own run, and a digest of all."""
-        own = read_stage(self.params, type(self.params))
         images, seed = self.params.benchmark, f"seed{self.params.seed}"
         world = [] if _at_home(self.params) else _words(images)
         if self.original:
             own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
             return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
+        own = read_stage(self.params, type(self.params))
         told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
         values = self.params.model_dump(exclude=told)
         plainly = own.model_dump()
@@ -128,9 +130,8 @@ class Row(NamedTuple):
         both = {key: max(getattr(self, key), getattr(other, key)) for key in ASKED}
         epochs = (self.validated, other.validated)
         every = None in epochs
-        return self._replace(
-            **both, validated=None if every else tuple(sorted({*epochs[0], *epochs[1]}))
-        )
+        validated = None if every else tuple(sorted({*epochs[0], *epochs[1]}))
+        return replace(self, **both, validated=validated)
 
 
 def _at_home(params: Params) -> bool:
@@ -320,7 +321,7 @@ def make(row: Row, device: str = "auto") -> Path:
     Raises: OSError, for a disk that is full say.
     """
     params = row.params.model_copy(update={"device": device})
-    row = row._replace(params=params)
+    row = replace(row, params=params)
     known: dict[str, Any] = {"parameters": params.model_dump(), "asked": row.asked}
     known |= {"lr": None, "failed": ""}
     (row.folder / MADE).unlink(missing_ok=True)

@@ -232,7 +232,7 @@ def test_images_without_homes_have_no_home_shares():
         twins(benchmark=BenchmarkParams(data="imagenet", data_root="there"), home_shares=[0.5])
 
 
-@pytest.mark.parametrize(("preset", "count"), [("quick", 24), ("study", 447)])
+@pytest.mark.parametrize(("preset", "count"), [("quick", 28), ("study", 447)])
 def test_a_preset_s_runs_are_those_of_its_lines(monkeypatch, preset, count):
     monkeypatch.chdir(ROOT)
     assert len(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))) == count
