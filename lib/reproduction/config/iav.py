@@ -27,7 +27,7 @@ class ClassifierParams(Params):
 
     notebook: ClassVar[str] = "08_iav"
 
-    model: MiniName | HubName = Field("mini-dino", description="pretrained, that is finetuned")
+    model: AnyModelName | HubName = Field("mini-dino", description="pretrained, that is finetuned")
     data: Literal["cutouts", "cifar10"] = Field("cutouts", description="what they are finetuned on")
     data_root: PathText = Field(
         "", validate_default=True, description="folder that holds cifar-10-batches-py"

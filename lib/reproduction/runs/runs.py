@@ -49,7 +49,7 @@ from reproduction.measures.context import backgrounds_challenge, relevance_share
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.runs.one_run import finetune_at, finetuned_classes
 from reproduction.runs.search import arm_params, rate_factor
-from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
+from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
 from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
@@ -98,7 +98,7 @@ class Row:
         if self.original:
             own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
             return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
-        own = read_stage(self.params, type(self.params))
+        own = type(self.params).from_preset(preset_file(self.params.preset))
         told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
         values = self.params.model_dump(exclude=told)
         plainly = own.model_dump()
