@@ -14,6 +14,8 @@ from reproduction.config import (
     BenchmarkParams,
     CuresParams,
     FinetuneParams,
+    IavFiguresParams,
+    IavParams,
     MapsParams,
     RobustnessParams,
     SegmentationParams,
@@ -190,6 +192,14 @@ def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_b
         "over_swap": dict.fromkeys(("readout_last2", "label_last2"), "swap_last2"),
         "over_gae": dict.fromkeys([arm for arm in MAPS if arm != "gae"], "gae"),
     }
+
+
+def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs():
+    rows = table.of(IavFiguresParams(model="tiny", seeds=[1]))
+    parts = {part: [run.name for run in each["run"]] for part, each in rows.groupby("part")}
+    lesson = table.of(IavParams(model="tiny"))["run"]
+    assert parts["compared"] == [run.name for run in lesson] and not any(map(needs, lesson))
+    assert [run.params.seed for run in rows[rows["part"] == OWN]["run"]] == [1]
 
 
 @pytest.mark.parametrize(
