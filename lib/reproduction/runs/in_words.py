@@ -236,9 +236,9 @@ def maps_in_words(maps: pd.DataFrame) -> Styler:
     """What `outcomes.compared` has of the maps of 05a_ablations, the largest change first."""
     known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
     table = maps[list(known)].rename(columns=known).sort_values("change", ascending=False)
-    signed = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
+    with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
     styled = table.style.format("{:.1f}", na_rep="")
-    return styled.format("{:+.1f}", na_rep="", subset=signed)
+    return styled.format("{:+.1f}", na_rep="", subset=with_sign)
 
 
 def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:
