@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,6 +24,7 @@ from reproduction.claims.evaluator import (
     Verdict,
 )
 from reproduction.paper import published
+from reproduction.runs.in_words import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
 PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
@@ -146,12 +146,6 @@ def folded(title: str, table: pd.DataFrame) -> str:
     page = table.to_html(border=0, float_format="{:.1f}".format, na_rep="–")
     inner = f'<div style="overflow-x: auto">{page}</div>'
     return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
-
-
-def signed(mean: float, std: float = math.nan) -> str:
-    """`+1.2 ± 0.3`, or `+1.2` without a std; a change that rounds to nothing is `+0.0`."""
-    text = f"{round(mean, 1) + 0.0:+.1f}"
-    return text if math.isnan(std) else f"{text} ± {std:.1f}"
 
 
 def findings(

@@ -18,7 +18,7 @@ from reproduction.config.attribution import (
     SegmentationParams,
 )
 from reproduction.config.base import BenchmarkParams, Common, Params, Seeds
-from reproduction.config.iav import IavFiguresParams, IavParams
+from reproduction.config.iav import ClassifierParams, IavFiguresParams, IavParams
 from reproduction.config.pipeline import PipelineParams
 from reproduction.config.robustvit import (
     AblationsParams,

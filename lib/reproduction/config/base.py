@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -20,7 +21,7 @@ from relevit.choices.words import (
     Preprocessing,
     Protocol,
 )
-from reproduction.config.yaml_files import yaml_values
+from reproduction.config.yaml_files import changed_at, yaml_values
 
 Seeds = Annotated[list[Seed], Field(min_length=1)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=100)]
@@ -101,6 +102,9 @@ class BenchmarkParams(Checked):
         return model
 
 
+Stage = TypeVar("Stage", bound="Common")
+
+
 class Common(Checked):
     """What all stages of a preset share: the section `common` of `params/<preset>.yaml`."""
 
@@ -113,7 +117,7 @@ class Common(Checked):
     @classmethod
     def from_preset(cls, path: Path) -> Self:
         """The parameters that the pipeline gives to this stage. Raises as `values_of_preset`."""
-        return cls.checked(cls.values_of_preset(path), f"{path}: {cls.notebook}")
+        return _of_preset(cls, path, changed_at(path))
 
     @classmethod
     def values_of_preset(cls, path: Path) -> dict[str, Any]:
@@ -122,9 +126,8 @@ class Common(Checked):
         Raises: ValueError for a file that is none, for a wrong value in what is shared, and for a
         shared parameter in the stage's own section; FileNotFoundError.
         """
-        sections = preset_sections(path)
+        sections = _sections(path, changed_at(path))
         own, shared = sections.get(cls.notebook, {}), sections.get(Common.notebook, {})
-        Shared.checked(shared, f"{path}: {Common.notebook}")
         for key in own.keys() & Shared.model_fields.keys() if cls is not Common else ():
             raise ValueError(
                 f"{path}: {cls.notebook}: {key} = {short(repr(own[key]))} belongs to "
@@ -159,6 +162,22 @@ def preset_sections(path: Path) -> dict[str, dict[str, Any]]:
     return sections
 
 
+# Each is checked once, until its file changes: every run of a preset asks for them again. They are
+# frozen, and nobody may change the values.
+
+
+@lru_cache
+def _sections(path: Path, changed: int) -> dict[str, dict[str, Any]]:
+    sections = preset_sections(path)
+    Shared.checked(sections.get(Common.notebook, {}), f"{path}: {Common.notebook}")
+    return sections
+
+
+@lru_cache
+def _of_preset(cls: type[Stage], path: Path, changed: int) -> Stage:
+    return cls.checked(cls.values_of_preset(path), f"{path}: {cls.notebook}")
+
+
 def _kinds(cls: type[Common]) -> list[type[Common]]:
     return [each for sub in cls.__subclasses__() for each in (sub, *_kinds(sub))]
 
@@ -181,6 +200,13 @@ class Params(Common):
         description="auto, cpu, cuda, cuda:N or mps",
     )
     output_root: PathText = Field("outputs", description="folder for results, below the project")
+
+    @classmethod
+    def values_of_preset(cls, path: Path) -> dict[str, Any]:
+        """As of every section; that of a run has its notebook's own parameters beside the run's."""
+        values = super().values_of_preset(path)
+        others = {key for sub in cls.__subclasses__() for key in sub.model_fields}
+        return {k: v for k, v in values.items() if k in cls.model_fields or k not in others}
 
     @classmethod
     def from_notebook(cls, namespace: dict[str, Any]) -> Self:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from relevit.choices.numbers import BatchSize, Count, Epochs, PathText, Positive, Rate
-from relevit.choices.words import HUB, LABELS, HubName, MiniName, PrecisionChoice
+from relevit.choices.words import HUB, LABELS, AnyModelName, HubName, MiniName, PrecisionChoice
 from reproduction.config.base import Params, Seed, Seeds
 
 
@@ -21,19 +22,16 @@ Names = Annotated[list[MiniName | HubName], Field(min_length=1), AfterValidator(
 MINIS: list[str] = ["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 
 
-class IavParams(Params):
-    """08_iav: models pretrained in four ways and finetuned alike: what do their heads look at?"""
+class ClassifierParams(Params):
+    """One of the models that IAV compares, finetuned on labels: a row of the preset's table."""
 
     notebook: ClassVar[str] = "08_iav"
 
-    models: Names = Field(MINIS, description="finetuned and compared")
-    data: Literal["cutouts", "cifar10"] = Field(
-        "cutouts", validate_default=True, description="what they are finetuned on"
-    )
+    model: AnyModelName | HubName = Field("mini-dino", description="pretrained, that is finetuned")
+    data: Literal["cutouts", "cifar10"] = Field("cutouts", description="what they are finetuned on")
     data_root: PathText = Field(
         "", validate_default=True, description="folder that holds cifar-10-batches-py"
     )
-    model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     precision: PrecisionChoice = Field(
         "auto", description="of training: float32 or bfloat16; auto: what the device does"
     )
@@ -48,6 +46,22 @@ class IavParams(Params):
     weight_decay: float = Field(0.05, ge=0, le=1, description="of AdamW")
     warmup: float = Field(0.1, ge=0, lt=1, description="share of the steps with a rising rate")
     validation_images: Count = Field(40, ge=40, description="for top-1 after each epoch")
+    seed: Seed = Field(0, description="draws the head, the order, and of Cutouts the images")
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
+        if info.data.get("data") == "cifar10" and not data_root:
+            raise ValueError("data cifar10 has no folder; give the one it was unpacked to")
+        return data_root
+
+
+class IavParams(ClassifierParams):
+    """08_iav: models pretrained in four ways and finetuned alike: what do their heads look at?"""
+
+    model: AnyModelName = Field("dinov2-s8", description="model of the preset")
+    models: Names = Field(MINIS, description="finetuned and compared")
+    model_seeds: Seeds = Field([0], description="finetuning runs of each model")
     test_images: Count = Field(20, ge=20, description="images under each corruption")
     blurs: list[Annotated[float, Field(gt=0, le=1000)]] = Field(
         [4.0], description="sigma in pixels"
@@ -66,24 +80,12 @@ class IavParams(Params):
 
     @field_validator("models")
     @classmethod
-    def _are_of_both_kinds(cls, models: list[str]) -> list[str]:
+    def _are_of_both_kinds(cls, models: list[str], info: ValidationInfo) -> list[str]:
         if len({name in LABELS for name in models}) < 2:
             raise ValueError(f"both kinds are compared; name one of {LABELS} and one that is not")
-        return models
-
-    @field_validator("data")
-    @classmethod
-    def _is_large_enough(cls, data: str, info: ValidationInfo) -> str:
-        if data == "cutouts" and set(info.data.get("models", [])) & set(HUB):
+        if info.data.get("data") == "cutouts" and set(models) & set(HUB):
             raise ValueError(f"Cutouts has at most 128 pixels, {HUB} need 224; use cifar10")
-        return data
-
-    @field_validator("data_root")
-    @classmethod
-    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
-        if info.data.get("data") == "cifar10" and not data_root:
-            raise ValueError("data cifar10 has no folder; give the one it was unpacked to")
-        return data_root
+        return models
 
     @field_validator("reference")
     @classmethod
@@ -91,6 +93,14 @@ class IavParams(Params):
         if reference not in info.data.get("models", [reference]):
             raise ValueError("it is not among models; name one of them")
         return reference
+
+    @property
+    def runs(self) -> list[ClassifierParams]:
+        """Every model with every seed, seeds first: images of a seed are drawn once."""
+        of_a_run = set(ClassifierParams.model_fields) - {"model", "seed"}
+        base = ClassifierParams(**self.model_dump(include=of_a_run))
+        each = product(self.model_seeds, self.models)
+        return [base.model_copy(update={"model": name, "seed": seed}) for seed, name in each]
 
 
 class IavFiguresParams(Params):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -99,13 +98,6 @@ class FinetuneParams(FinetuneChoices, Params):
         if masks == "a_third" and info.data.get("method", "relevance") not in MAP_LOSSES:
             raise ValueError("the terms of baselines need masks of all images; give another kind")
         return masks
-
-    @classmethod
-    def values_of_preset(cls, path: Path) -> dict[str, Any]:
-        """As of every stage; the section has parameters of the notebook alone beside a run's."""
-        values = super().values_of_preset(path)
-        others = FinetuneNotebookParams.model_fields.keys() - cls.model_fields.keys()
-        return {key: value for key, value in values.items() if key not in others}
 
 
 class FinetuneNotebookParams(FinetuneParams):

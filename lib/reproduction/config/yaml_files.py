@@ -50,7 +50,12 @@ def yaml_values(path: Path) -> dict[str, Any]:
         raise FileNotFoundError(
             f"params: {path} is missing; copy params/quick.yaml to it and edit it"
         )
-    return _read(path, path.stat().st_mtime_ns)
+    return _read(path, changed_at(path))
+
+
+def changed_at(path: Path) -> int:
+    """When a file was changed, in nanoseconds; 0 where there is none."""
+    return path.stat().st_mtime_ns if path.is_file() else 0
 
 
 @lru_cache

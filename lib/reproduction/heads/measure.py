@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from relevit.attribution import METHODS, patch_grid
 from relevit.base.device import Precision, autocast
 from relevit.base.files import write_atomically
+from relevit.base.results import read_rows
 from relevit.data.batch import Batch
+from relevit.finetune.epochs import LOG
 from relevit.iav.masking import masking_curves
 from relevit.iav.scores import (
     attention_entropy,
@@ -33,8 +35,10 @@ from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
 from reproduction.config import IavParams
-from reproduction.heads.runs import FinetunedRun, finetune_run, test_pictures
+from reproduction.heads.compared import finetuned, named, spec_of
 from reproduction.measures.corruptions import shift_table
+from reproduction.runs.runs import Row, read
+from reproduction.training.pretrained import test_pictures
 
 PART = 25  # images explained at once
 ATTENTION, GRID = "attention", "grid"  # in a file, beside the names of maps
@@ -85,7 +89,7 @@ class Explanation:
         return cls(tensors.pop(ATTENTION), tensors, (rows, columns))
 
 
-Found = Mapping[FinetunedRun, Explanation]
+Found = Mapping[Row, Explanation]
 
 
 @dataclass(frozen=True)
@@ -111,41 +115,46 @@ class Explainer:
         grid = patch_grid(model, pixels)
         return Explanation(torch.cat(attention), {"smoothgrad": torch.cat(maps)}, grid)
 
+    def of_run(self, run: Row, pictures: Batch, epoch: int | None = None) -> Explanation:
+        """The same of one of the compared models after an epoch (None: the last)."""
+        return self(finetuned(run, epoch), spec_of(run), pictures)
+
 
 # Over all runs
 
 
-def finetune_runs(cfg: IavParams, runs: Iterable[FinetunedRun]) -> pd.DataFrame:
-    """The table `models`: model, kind, seed, epoch, validation_top1_pct; finished runs are read."""
-    logs = [_of(run, pd.DataFrame(finetune_run(cfg, run))) for run in runs]
+def epochs_table(runs: Iterable[Row]) -> pd.DataFrame:
+    """The table `models`, seeds first: model, kind, seed, epoch, validation_top1_pct.
+
+    Raises: as `runs.read`.
+    """
+    by_seed = sorted(runs, key=lambda run: run.params.seed)
+    logs = [_of(run, pd.DataFrame(read_rows(read(run).path.parent / LOG))) for run in by_seed]
     columns = ["model", "kind", "seed", "epoch", "validation_top1_pct"]
     return pd.concat(logs, ignore_index=True)[columns]
 
 
 def explain_runs(
     cfg: IavParams,
-    runs: Iterable[FinetunedRun],
+    runs: Iterable[Row],
     explainer: Explainer,
     pictures: Batch,
     known: Found = MappingProxyType({}),
-) -> dict[FinetunedRun, Explanation]:
+) -> dict[Row, Explanation]:
     """What each run's heads look at after the last epoch; those in `known` are taken from there.
 
     Maps are the model's own `smoothgrad`, `aav_dino`, which is that of `cfg.reference` with the
     same seed, and `mask`, where the pictures have any.
     """
-    found = {
-        run: known.get(run) or explainer(run.load(cfg.epochs, cfg.device), run.spec, pictures)
-        for run in runs
-    }
+    found = {run: known.get(run) or explainer.of_run(run, pictures) for run in runs}
     smooth = {
-        run.seed: seen.maps["smoothgrad"]
+        run.params.seed: seen.maps["smoothgrad"]
         for run, seen in found.items()
-        if run.model == cfg.reference
+        if run.params.model == cfg.reference
     }
     held = {}
     for run, seen in found.items():
-        others = {"aav_dino": smooth[run.seed]}
+        others = {"aav_dino": smooth[run.params.seed]}
         if bool(pictures.masks.any()):
             others["mask"] = patch_average(pictures.masks.float(), seen.grid)
         held[run] = seen.held_against(others)
@@ -153,39 +162,32 @@ def explain_runs(
 
 
 def shift_rows(
-    cfg: IavParams, runs: Iterable[FinetunedRun], precision: Precision | None = None
+    cfg: IavParams, runs: Iterable[Row], precision: Precision | None = None
 ) -> pd.DataFrame:
     """`shift_table` of each run after its last epoch, on `cfg.test_images` images, under the blurs
     and swaps of `cfg`."""
     levels = {"blur": cfg.blurs, "jigsaw": cfg.swaps, "patch_jigsaw": cfg.patch_swaps}
     tables = []
     for run in runs:
-        test = test_pictures(cfg, cfg.test_images, run.spec.image_size)
+        spec = spec_of(run)
+        test = test_pictures(cfg, cfg.test_images, spec.image_size)
         images = test.read(range(len(test))).images
-        network = run.load(cfg.epochs, cfg.device)
-        table = shift_table(network, run.spec, images, test.labels, levels, precision=precision)
-        tables.append(table.assign(**run.columns))
+        found = shift_table(finetuned(run), spec, images, test.labels, levels, precision=precision)
+        tables.append(found.assign(**named(run)))
     return pd.concat(tables, ignore_index=True)
 
 
 def follow_epochs(
-    run: FinetunedRun,
-    explainer: Explainer,
-    pictures: Batch,
-    last: Explanation,
-    epochs: int,
-    device: str = "auto",
+    run: Row, explainer: Explainer, pictures: Batch, last: Explanation
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What happens on the way: the tables `epochs` and `drift` of one run.
 
-    `last` is what was found after the last of the `epochs`, on at least these pictures.
+    `last` is what was found after the last epoch, on at least these pictures.
     """
-    last = last.first(len(pictures))
+    last, epochs = last.first(len(pictures)), run.params.epochs
     tables, drifts = [], []
     for epoch in range(1, epochs + 1):
-        found = last
-        if epoch < epochs:
-            found = explainer(run.load(epoch, device), run.spec, pictures)
+        found = explainer.of_run(run, pictures, epoch) if epoch < epochs else last
         tables.append(_of(run, _means(found), epoch=epoch))
         drifts.append(_of(run, _drift(found, last), epoch=epoch))
     return pd.concat(tables, ignore_index=True), pd.concat(drifts, ignore_index=True)
@@ -251,7 +253,7 @@ def space_table(found: Found, labels: Tensor) -> pd.DataFrame:
 
 
 def masking_table(
-    cfg: IavParams, found: Found, pictures: Batch, ratios_pct: Sequence[float]
+    found: Found, pictures: Batch, ratios_pct: Sequence[float], seed: int
 ) -> pd.DataFrame:
     """`masking_curves` of each run, in the order of its attention, of SmoothGrad, and at random."""
     tables = []
@@ -260,12 +262,9 @@ def masking_table(
             "attention": seen.attention.mean(dim=(1, 2)),
             "smoothgrad": seen.maps["smoothgrad"],
         }
-        rules = (seen.grid, ratios_pct)
-        network = run.load(cfg.epochs, cfg.device)
-        curves = masking_curves(
-            network, run.spec, pictures.images, pictures.labels, orders, *rules, seed=cfg.seed
-        )
-        tables.append(curves.assign(**run.columns))
+        shown, rules = (pictures.images, pictures.labels), (seen.grid, ratios_pct)
+        curves = masking_curves(finetuned(run), spec_of(run), *shown, orders, *rules, seed=seed)
+        tables.append(curves.assign(**named(run)))
     return pd.concat(tables, ignore_index=True)
 
 
@@ -293,7 +292,7 @@ def _drift(found: Explanation, last: Explanation) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["quantity", "difference"])
 
 
-def _of(run: FinetunedRun, rows: pd.DataFrame, **more: object) -> pd.DataFrame:
+def _of(run: Row, rows: pd.DataFrame, **more: object) -> pd.DataFrame:
     """The rows with what names the run, and more, in front."""
-    about = {**run.columns, **more}
+    about = {**named(run), **more}
     return rows.assign(**about)[[*about, *rows.columns]]

@@ -19,7 +19,7 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.models.registry import PAPER_MODELS
-from reproduction.config import NOTEBOOKS, StartParams, notebook_file, reads
+from reproduction.config import NOTEBOOKS, ClassifierParams, StartParams, notebook_file, reads
 from reproduction.config.preset import Preset
 from reproduction.pipeline.progress import PAGE
 from reproduction.runs import runs, table
@@ -114,7 +114,7 @@ def kind(row: Row) -> str:
     params = row.params
     if row.original:
         return f"{runs.ORIGINAL} {params.model}"
-    blocks = params.trained_blocks
+    blocks = getattr(params, "trained_blocks", None)
     return f"{params.model} epochs {params.epochs}" + ("" if blocks is None else f" last {blocks}")
 
 
@@ -130,8 +130,9 @@ def _batches(
     groups: dict[tuple, list[str]] = {}
     for name, row in known.items():
         needs = tuple(each.name for each in runs.needs(row))
-        groups.setdefault((name in first, needs, reads_of_run(row)), []).append(name)
-    for (_, needs, before), names in groups.items():
+        key = (type(row.params), name in first, needs, reads_of_run(row))
+        groups.setdefault(key, []).append(name)
+    for (*_, needs, before), names in groups.items():
         size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
         for start in range(0, len(names), size):
             part = names[start : start + size]
@@ -141,6 +142,8 @@ def _batches(
 
 def reads_of_run(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
+    if isinstance(row.params, ClassifierParams):
+        return ()
     own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
     masks = row.params.masks == "tokencut" and not row.original
     return (*(["00_start"] if own else []), *(["01_masks"] if masks else []))

@@ -13,7 +13,7 @@ from typing import Any
 
 _FILES = {
     "curves": (
-        "METHOD_TITLES chance_curves confidence_paths error_curves gap_dots "
+        "chance_curves confidence_paths error_curves gap_dots "
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
@@ -33,7 +33,6 @@ _FILES = {
     ),
     "shaded_text": "shaded_html shaded_methods",
     "style": "GAIN INK LOSS OBJECT OURS panels set_style",
-    "told": "arms_told backbones_told kind_title leads_told masks_told prices_told rates_told",
     "tables": "attention_rows change_heatmap entropy_maps",
     "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
 }

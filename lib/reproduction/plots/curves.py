@@ -35,8 +35,8 @@ from reproduction.plots.style import (
     reach,
     subplots,
 )
+from reproduction.runs.in_words import METHOD_TITLES
 
-METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
 # Of methods of a family, in turn; the dashes of one let another be seen below it.
 LOOKS = (("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5))))

@@ -20,7 +20,6 @@ from reproduction.measures.context import PARTS
 from reproduction.measures.paired import GROUPS
 from reproduction.measures.paired import ORIGINAL as ORIGINAL_ARM
 from reproduction.plots.style import (
-    ARMS,
     CLASS_COLOURS,
     GAIN,
     INK,
@@ -41,6 +40,7 @@ from reproduction.plots.style import (
     subplots,
     write,
 )
+from reproduction.runs.in_words import ARMS
 
 WORD_COLOURS = (OBJECT, PALE_OBJECT, PROPS, REST)  # class, colour, background, other
 PART_COLOURS = {"object": OBJECT, "things": PROPS, "texture": REST}

@@ -83,23 +83,6 @@ PROTOCOLS = {
     "described": ("#d987b4", "^"),
 }
 
-ARMS = {  # of 04_cures and its study
-    "label": "labels alone",
-    "relevance": "relevance",
-    "cft": "relevance, cft",
-    "energy": "relevance, energy",
-    "l1": "relevance, l1",
-    "relevance_last3": "relevance, last three blocks",
-    "swap": "swap",
-    "swap_5e-6": "swap, at the rate of relevance",
-    "swap_strange": "swap, on clouds",
-    "both": "both",
-    "last_layer": "head alone",
-    "last_layer_swap": "head alone, swapped images",
-    "gradmask": "GradMask, as described",
-    "rrr": "RRR, as described",
-}
-
 DPI, SHARP = 80, 2  # pixels an inch on a page; stored pixels of each, for screens that have them
 FONT = "DejaVu Sans"  # comes with matplotlib
 QUALITY: dict[str, dict[str, Any]] = {"jpeg": {"pil_kwargs": {"quality": 78}}, "png": {}}

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 import pandas as pd
-from pandas.io.formats.style import Styler
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
@@ -27,19 +26,6 @@ LEANING = {  # what a table for people calls these figures
     "mixed_random_pct": "elsewhere, %",
     "background_gap_pts": "gap, points",
     "on_object_pct": "on the object, %",
-}
-WORDS = {  # what `maps_in_words` calls the columns
-    "change_pts": "change",
-    "low_pts": "at least",
-    "high_pts": "at most",
-    "over_label_pts": "over labels",
-    "over_swap_pts": "over swap",
-    "over_gae_pts": "over GAE",
-    "val_pts": "val",
-    "background_gap_pts": "gap",
-    "on_object_pct": "on the object, %",
-    "on_object_libra_pct": "by LibraGrad, %",
-    "memory_mib": "kept, MiB",
 }
 ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
 
@@ -238,15 +224,6 @@ def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
                 if plain and other.trained_blocks == own.trained_blocks and rival != arm:
                     found[name].setdefault(arm, rival)
     return found | {"over_gae": {arm: "gae" for arm in of_arm if arm != "gae"}}
-
-
-def maps_in_words(maps: pd.DataFrame) -> Styler:
-    """A table of `compared` of the maps of 05a_ablations for people, the largest change first."""
-    known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
-    table = maps[list(known)].rename(columns=known).sort_values("change", ascending=False)
-    signed = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
-    styled = table.style.format("{:.1f}", na_rep="")
-    return styled.format("{:+.1f}", na_rep="", subset=signed)
 
 
 def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:

@@ -12,10 +12,11 @@ import math
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 from tqdm.auto import tqdm
@@ -38,6 +39,7 @@ from relevit.models.trunk import Frozen
 from reproduction.config import (
     BaselinesParams,
     BenchmarkParams,
+    ClassifierParams,
     FinetuneNotebookParams,
     FinetuneParams,
     Params,
@@ -47,9 +49,10 @@ from reproduction.measures.context import backgrounds_challenge, relevance_share
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.runs.one_run import finetune_at, finetuned_classes
 from reproduction.runs.search import arm_params, rate_factor
-from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
+from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
+from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
 
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
@@ -61,22 +64,25 @@ FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters whose value says what they are.
-UNSAID = ("validation_images", "validation_maps")  # in a name; its digest has them
+# Not in a name; its digest has them.
+UNSAID = ("validation_images", "validation_maps", "weights_root", "data_root")
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
 LONGEST = 80  # characters of a name that say what is changed
 
 
-class Row(NamedTuple):
+@dataclass(frozen=True)
+class Row:
     """A run, or the original that runs start from, and what it is asked beside its weights.
 
-    Of an original, model, benchmark and seed of `params` count alone; in a world of its own it is
-    trained with that seed. `images_per_set` are test images answered of each of the nine sets,
-    `challenge` and `looked_at` those of its figures, `held_out` says whether one of these is by
-    HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked at (None:
-    all, 0: before).
+    A run is finetuned as its parameters say: on maps, or for IAV on labels alone, which is asked
+    nothing more. Of an original, model, benchmark and seed of `params` count alone; in a world of
+    its own it is trained with that seed. `images_per_set` are test images answered of each of the
+    nine sets, `challenge` and `looked_at` those of its figures, `held_out` says whether one of
+    these is by HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked
+    at (None: all, 0: before).
     """
 
-    params: FinetuneParams
+    params: FinetuneParams | ClassifierParams
     original: bool = False
     images_per_set: int = 0
     challenge: int = 0
@@ -84,15 +90,15 @@ class Row(NamedTuple):
     held_out: int = 0
     validated: tuple[int, ...] | None = ()
 
-    @property
+    @cached_property
     def name(self) -> str:
         """Its folder: the model, what differs from the preset's own run, and a digest of all."""
-        own = read_stage(self.params, FinetuneParams)
         images, seed = self.params.benchmark, f"seed{self.params.seed}"
         world = [] if _at_home(self.params) else _words(images)
         if self.original:
             own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
             return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
+        own = type(self.params).from_preset(preset_file(self.params.preset))
         told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
         values = self.params.model_dump(exclude=told)
         plainly = own.model_dump()
@@ -124,9 +130,8 @@ class Row(NamedTuple):
         both = {key: max(getattr(self, key), getattr(other, key)) for key in ASKED}
         epochs = (self.validated, other.validated)
         every = None in epochs
-        return self._replace(
-            **both, validated=None if every else tuple(sorted({*epochs[0], *epochs[1]}))
-        )
+        validated = None if every else tuple(sorted({*epochs[0], *epochs[1]}))
+        return replace(self, **both, validated=validated)
 
 
 def _at_home(params: Params) -> bool:
@@ -316,7 +321,7 @@ def make(row: Row, device: str = "auto") -> Path:
     Raises: OSError, for a disk that is full say.
     """
     params = row.params.model_copy(update={"device": device})
-    row = row._replace(params=params)
+    row = replace(row, params=params)
     known: dict[str, Any] = {"parameters": params.model_dump(), "asked": row.asked}
     known |= {"lr": None, "failed": ""}
     (row.folder / MADE).unlink(missing_ok=True)
@@ -334,11 +339,14 @@ def make(row: Row, device: str = "auto") -> Path:
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:
+    if isinstance(row.params, ClassifierParams):
+        finetune_pretrained(row.params, row.folder)
+        known |= {"lr": row.params.lr, "origin": _origin(row.params)}
+        return
     bench, params = open_benchmark(row.params), row.params
     frozen = Frozen(row.folder.parent / TOKENS, params.trained_blocks)
     if row.original and not is_trained(row):
-        weights = origin_weights(params)
-        known["origin"] = file_fingerprint(weights)
+        weights, known["origin"] = origin_weights(params), _origin(params)
     elif row.original:
         train_original(
             untrained(params.model, params.seed, choose_device(params.device)),
@@ -351,8 +359,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         weights = row.folder / WEIGHTS
     else:
         known["lr"] = lr = rate(params)
-        origin = origin_weights(params)
-        known["origin"] = file_fingerprint(origin)
+        origin, known["origin"] = origin_weights(params), _origin(params)
         _, history = finetune_at(
             params, bench, lr, origin, row.folder, validated=row.validated, kept=frozen.folder
         )
@@ -442,12 +449,18 @@ def _older(row: Row, made: Kept) -> str:
         return "was asked less when it was made"
     if made["failed"] or is_trained(row):
         return ""
-    origin = origin_weights(row.params)
-    if made["origin"] != _fingerprint(origin, origin.stat().st_mtime_ns):
+    if made["origin"] != _origin(row.params):
         return "was made from another original"
-    if not row.original and made["lr"] != rate(row.params):
-        return "was made at another rate than the rule's now"
-    return ""
+    if isinstance(row.params, ClassifierParams) or row.original:
+        return ""
+    return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
+
+
+def _origin(params: FinetuneParams | ClassifierParams) -> str:
+    """The fingerprint of the weights that a run starts from."""
+    classifies = isinstance(params, ClassifierParams)
+    path = pretrained_file(params) if classifies else origin_weights(params)
+    return FROM_HUB if path is None else _fingerprint(path, path.stat().st_mtime_ns)
 
 
 @lru_cache
@@ -469,7 +482,7 @@ def answers(row: Row) -> pd.DataFrame:
 
 def needs(row: Row) -> list[Row]:
     """The rows that are made before this one."""
-    if row.original:
+    if row.original or isinstance(row.params, ClassifierParams):
         return []
     world = [] if _at_home(row.params) else [original_of_world(row.params)]
     return [*searched(row.params), *world]

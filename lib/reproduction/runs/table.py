@@ -8,6 +8,8 @@ twin of an arm, which differs from it in the weight of the relevance terms alone
 What the method adds is an arm less its twin, and not what changed since the original: the class
 term and the images alone change a model too. RobustViT's Table 4 leaves out one loss at a time, and
 has no row without both relevance losses.
+
+The models that IAV compares are rows, too, finetuned on labels by the parameters of 08_iav.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from reproduction.config import (
     CuresParams,
     FinetuneNotebookParams,
     FinetuneParams,
+    IavFiguresParams,
+    IavParams,
     MapsParams,
     Params,
     RobustnessParams,
@@ -121,7 +125,12 @@ def _row(
     part: str, run: Row, arm: str = OURS, relevance: bool = True, world: str = OWN
 ) -> dict[str, Any]:
     named = dict(zip(NAMED, (part, arm, relevance, world), strict=True))
-    return named | {key: getattr(run.params, key) for key in (*VARIED, "seed")} | {"run": run}
+    return named | _varied(run) | {"run": run}
+
+
+def _varied(run: Row) -> dict[str, Any]:
+    """What tells a run from others; a classifier has few of these."""
+    return {key: getattr(run.params, key, "") for key in (*VARIED, "seed")}
 
 
 def needs_masks(params: FinetuneParams) -> bool:
@@ -265,6 +274,16 @@ def _segmentation(cfg: SegmentationParams) -> Iterator[dict[str, Any]]:
         yield from Lines(cfg, OWN).grid(seed=cfg.seeds[:1], relevance=[False])
 
 
+def _compared_by_iav(cfg: IavParams) -> Iterator[dict[str, Any]]:
+    return (_row("compared", Row(params)) for params in cfg.runs)
+
+
+def _iav_figures(cfg: IavFiguresParams) -> Iterator[dict[str, Any]]:
+    """The epochs of the lesson's models, and the preset's own runs."""
+    yield from _compared_by_iav(read_stage(cfg, IavParams))
+    yield from _own(cfg, cfg.seeds)
+
+
 def _own(cfg: Any, seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     return Lines(cfg, OWN).grid(seed=seeds)
 
@@ -289,7 +308,8 @@ _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "07_segmentation": _segmentation,
     "07a_segmentation": lambda cfg: _own(cfg, cfg.seeds),
     "06a_attribution": lambda cfg: _own(cfg, [cfg.seed]),
-    "08a_iav": lambda cfg: _own(cfg, cfg.seeds),
+    "08_iav": _compared_by_iav,
+    "08a_iav": _iav_figures,
     "99_report": lambda cfg: _own(cfg, cfg.seeds),
 }
 
@@ -321,7 +341,8 @@ def shown(preset: Preset) -> pd.DataFrame:
             readers.setdefault(name, []).append(notebook)
     found = [
         {"run": name, "read by": ", ".join(readers.get(name, []))}
-        | {key: getattr(row.params, key) for key in (*VARIED, "seed", "lr")}
+        | _varied(row)
+        | {"lr": row.params.lr}
         | row.asked
         for name, row in of_preset(preset).items()
     ]

@@ -12,16 +12,7 @@ from habitats.homes import habitats
 from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams, MapsParams
 from reproduction.config.preset import read_preset
 from reproduction.runs import outcomes, table
-from reproduction.runs.outcomes import (
-    ARM,
-    along,
-    compared,
-    maps_in_words,
-    of_study,
-    score,
-    split,
-    worst,
-)
+from reproduction.runs.outcomes import ARM, along, compared, of_study, score, split, worst
 from reproduction.runs.runs import FailedError, Row
 from reproduction.runs.table import ORIGINAL, OURS, OWN
 
@@ -186,12 +177,6 @@ def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatc
     sets, found = along(pd.DataFrame(rows), ["classes"])
     assert found[["classes", "change_pts", "val"]].to_numpy().tolist() == [[4, 20, 10], [8, 40, 20]]
     assert len(sets) == 2 * (1 + len(SHIFTED_SETS))
-
-
-def test_maps_are_told_in_words_with_signs_where_they_change():
-    shown = maps_in_words(of_study("maps").set_index("arm")).to_html()
-    assert ">over GAE<" in shown and ">+7.8<" in shown and "_p" not in shown.split("</style>")[1]
-    assert "kept" not in shown, "the study has no prices"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -171,15 +172,15 @@ def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(projec
     assert read(row)["lr"] == 2.0e-6, "of the two runs of the search, which are made first"
     assert weights_of(row) == row.folder / "weights.safetensors"
     assert answers(row).groupby("dataset").size().eq(40).all()
-    assert len(answers(row._replace(images_per_set=10))) == 9 * 10
+    assert len(answers(replace(row, images_per_set=10))) == 9 * 10
     with pytest.raises(FileNotFoundError, match="was asked less when it was made"):
-        read(row._replace(images_per_set=80))
+        read(replace(row, images_per_set=80))
     before = file_fingerprint(weights_of(row))
-    make(row._replace(looked_at=8))
+    make(replace(row, looked_at=8))
     assert file_fingerprint(weights_of(row)) == before
-    shared = row._replace(looked_at=8)
+    shared = replace(row, looked_at=8)
     assert "on_object_libra_pct" not in read(shared)["figures"]
-    make(shared._replace(held_out=8))
+    make(replace(shared, held_out=8))
     assert read(shared)["figures"]["on_object_libra_pct"] > 0
     origin = project / "outputs" / "quick" / "00_start" / "weights.safetensors"
     other = weights_of(searched(own)[0])

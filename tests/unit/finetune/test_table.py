@@ -14,6 +14,8 @@ from reproduction.config import (
     BenchmarkParams,
     CuresParams,
     FinetuneParams,
+    IavFiguresParams,
+    IavParams,
     MapsParams,
     RobustnessParams,
     SegmentationParams,
@@ -192,6 +194,14 @@ def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_b
     }
 
 
+def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs():
+    rows = table.of(IavFiguresParams(model="tiny", seeds=[1]))
+    parts = {part: [run.name for run in each["run"]] for part, each in rows.groupby("part")}
+    lesson = table.of(IavParams(model="tiny"))["run"]
+    assert parts["compared"] == [run.name for run in lesson] and not any(map(needs, lesson))
+    assert [run.params.seed for run in rows[rows["part"] == OWN]["run"]] == [1]
+
+
 @pytest.mark.parametrize(
     ("cls", "others", "text"),
     [
@@ -232,7 +242,7 @@ def test_images_without_homes_have_no_home_shares():
         twins(benchmark=BenchmarkParams(data="imagenet", data_root="there"), home_shares=[0.5])
 
 
-@pytest.mark.parametrize(("preset", "count"), [("quick", 24), ("study", 447)])
+@pytest.mark.parametrize(("preset", "count"), [("quick", 28), ("study", 447)])
 def test_a_preset_s_runs_are_those_of_its_lines(monkeypatch, preset, count):
     monkeypatch.chdir(ROOT)
     assert len(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))) == count

@@ -9,6 +9,7 @@ import torch
 from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS
 from relevit.iav import class_attention
+from reproduction.heads.compared import compared_runs, drawn_to_explain, finetuned, spec_of
 from reproduction.heads.measure import (
     Explainer,
     Explanation,
@@ -18,7 +19,7 @@ from reproduction.heads.measure import (
     follow_epochs,
     object_share_pct,
 )
-from reproduction.heads.runs import compared_runs, drawn_to_explain, finetune_run
+from reproduction.runs.runs import make
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 
@@ -36,13 +37,13 @@ def run(tmp_path_factory):
         cfg = params(tmp_path_factory.mktemp("outputs"), epochs=EPOCHS)
         write_backbones(cfg)
         run = compared_runs(cfg)[-1]
-        finetune_run(cfg, run)
+        make(run, "cpu")
         yield run
 
 
 @pytest.fixture(scope="module")
 def model(run):
-    return run.load(EPOCHS, "cpu")
+    return finetuned(run)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def pictures():
 
 @pytest.fixture(scope="module")
 def found(run, model, pictures):
-    return EXPLAINER(model, run.spec, pictures)
+    return EXPLAINER.of_run(run, pictures)
 
 
 def close(ours, theirs):
@@ -63,7 +64,7 @@ def close(ours, theirs):
 
 
 def test_explanation_holds_what_its_parts_give(run, model, pictures, found):
-    pixels = run.spec.normalise(pictures.images)
+    pixels = spec_of(run).normalise(pictures.images)
     close(found.attention, class_attention(model, pixels))
     named = {"draws": 3, "noise": 0.15, "seed": 0}
     close(found.maps["smoothgrad"], METHODS["smoothgrad"](model, pixels, pictures.labels, **named))
@@ -98,7 +99,7 @@ def test_it_is_the_same_out_of_a_file(found, tmp_path):
 
 
 def test_a_run_is_held_against_the_reference_and_the_objects(run, pictures, found):
-    cfg = params(run.folder.parents[2], epochs=EPOCHS, reference=run.model)
+    cfg = params(run.folder.parents[2], epochs=EPOCHS, reference=run.params.model)
     held = explain_runs(cfg, [run], EXPLAINER, pictures, {run: found})[run]
     assert list(held.maps) == ["smoothgrad", "aav_dino", "mask"]
     assert torch.equal(held.maps["aav_dino"], found.maps["smoothgrad"])
@@ -136,7 +137,7 @@ def test_entropy_table(run, pictures):
 @pytest.fixture(scope="module")
 def followed(run, found, pictures):
     """Seven of the twelve images after every epoch."""
-    return follow_epochs(run, EXPLAINER, pictures.select(range(7)), found, EPOCHS, "cpu")
+    return follow_epochs(run, EXPLAINER, pictures.select(range(7)), found)
 
 
 def test_drift_ends_at_nothing(followed):

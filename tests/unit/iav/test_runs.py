@@ -1,4 +1,4 @@
-"""Finetunings of the IAV study: made once, found again, every epoch of them."""
+"""The models that IAV compares: rows of the table of runs, with every epoch, and their pictures."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ import timm
 import torch
 
 from habitats.cutouts import CUTOUTS, Cutouts
-from habitats.drawings import CLASSES
 from relevit.data.batch import Batch
 from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
 from reproduction.config import IavParams
-from reproduction.heads import runs
-from reproduction.heads.runs import compared_runs, finetune_run, pictures_to_explain
+from reproduction.heads import compared
+from reproduction.heads.compared import compared_runs, finetuned, pictures_to_explain
+from reproduction.runs import runs, table
+from reproduction.training import pretrained
 
 from ..micro_iav import PAIR, SIZE, backbone_file, micro_models, params, write_backbones
 
@@ -34,22 +35,15 @@ def micro():
 
 @pytest.fixture(scope="module")
 def made(micro, tmp_path_factory):
-    """Both runs of two models: parameters, runs, logs."""
+    """Both runs of two models."""
     cfg = params(tmp_path_factory.mktemp("outputs"))
     write_backbones(cfg)
-    finetuned = compared_runs(cfg)
-    return cfg, finetuned, [finetune_run(cfg, run) for run in finetuned]
+    runs.make_missing(table.of(cfg)["run"], "cpu")
+    return cfg, compared_runs(cfg)
 
 
 def iav_params(**values):
     return IavParams(models=PAIR, **values)
-
-
-def count_epochs(cfg, run):
-    """Epochs that asking for the run trains, its start included."""
-    rows = []
-    finetune_run(cfg, run, rows.append)
-    return len(rows)
 
 
 def same(model, tensors):
@@ -61,40 +55,51 @@ def same(model, tensors):
 
 def test_models_of_a_seed_learn_from_the_same_drawn_pictures(tmp_path):
     cfg = params(tmp_path, model_seeds=[0, 1], models=["mini-mae", "mini-deit"])
-    rows = {(run.model, run.seed): run for run in compared_runs(cfg)}
-    (one, checks), (same, _), (other, others) = (
-        runs._training_pictures(cfg, rows[key])
-        for key in (("mini-mae", 0), ("mini-deit", 0), ("mini-mae", 1))
-    )
+    (one, checks), (same, _), (other, others) = map(pretrained.training_pictures, cfg.runs[:3])
     assert one is same and checks is others
     first, second = (pictures.read(range(8)).images for pictures in (one, other))
     assert not torch.equal(first, second), "another seed draws others"
 
 
-def test_every_model_with_every_seed_models_first(tmp_path):
-    found = compared_runs(params(tmp_path, model_seeds=[3, 0], models=["mini-mae", "mini-deit"]))
-    names = [(run.model, run.seed) for run in found]
-    assert names == [("mini-mae", 3), ("mini-mae", 0), ("mini-deit", 3), ("mini-deit", 0)]
-    assert found[1].folder == tmp_path / "quick" / "08_iav" / "mini-mae.seed0"
-    assert all(run.classes == CLASSES for run in found)
+def test_a_notebook_s_runs_are_named_after_what_makes_them(tmp_path):
+    cfg = params(tmp_path, model_seeds=[3, 0], models=["mini-mae", "mini-deit"])
+    found = compared_runs(cfg)
+    named = [(run.params.model, run.params.seed) for run in found]
+    assert named == [("mini-mae", 3), ("mini-mae", 0), ("mini-deit", 3), ("mini-deit", 0)]
+    assert {run.name for run in found} == {run.name for run in table.of(cfg)["run"]}
     assert len({run.folder for run in found}) == 4
+    assert found[0].folder.parent == tmp_path / "quick" / "runs"
+    assert found[1].name.startswith("mini-mae.") and ".seed0-" in found[1].name
+    shown_less = cfg.model_copy(update={"images": 40, "seed": 5, "device": "cpu", "draws": 9})
+    assert [run.name for run in compared_runs(shown_less)] == [run.name for run in found]
+    slower = cfg.model_copy(update={"lr": 5.0e-4})
+    assert "lr_0.0005" in compared_runs(slower)[0].name
 
 
 # Finetuning
 
 
 def test_every_epoch_is_found_again(made):
-    cfg, finetuned, _ = made
-    for run in finetuned:
-        models = [run.load(epoch, "cpu") for epoch in range(cfg.epochs + 1)]
+    cfg, found = made
+    for run in found:
+        models = [finetuned(run, epoch) for epoch in range(cfg.epochs + 1)]
         assert not any(model.training for model in models)
-        backbone = read_tensors(backbone_file(cfg, run.model))[0]
+        backbone = read_tensors(backbone_file(cfg, run.params.model))[0]
         before = models[0].state_dict()
         assert all(torch.equal(before[key], value.float()) for key, value in backbone.items())
-        last = read_tensors(run.folder / "weights.safetensors")[0]
-        assert same(models[2], last) == set(last)
+        last = read_tensors(runs.weights_of(run))[0]
+        assert same(finetuned(run), last) == same(models[2], last) == set(last)
         assert "blocks.0.attn.qkv.weight" not in same(models[1], last)
         assert "blocks.0.attn.qkv.weight" not in same(models[1], before)
+
+
+def test_a_notebook_reads_what_is_made_and_says_what_makes_it(made, tmp_path):
+    _, (run, _) = made
+    assert runs.read(run)["lr"] == run.params.lr and not runs.needs(run)
+    with pytest.raises(
+        FileNotFoundError, match=r"is not made yet; .* reproduction\.pipeline quick"
+    ):
+        finetuned(compared_runs(params(tmp_path))[0])
 
 
 # Pictures
@@ -102,7 +107,7 @@ def test_every_epoch_is_found_again(made):
 
 @pytest.mark.parametrize(("count", "classes"), [(10, 5), (19, 9), (20, 10), (100, 10)])
 def test_each_class_to_explain_has_at_least_two_pictures(count, classes):
-    pictures = pictures_to_explain(iav_params(images=count), 32)
+    pictures = pictures_to_explain(iav_params(images=count))
     labels, sizes = pictures.labels.unique(return_counts=True)
     assert labels.tolist() == list(range(0, 4 * classes, 4))
     assert sizes.min() >= 2 and sizes.max() - sizes.min() <= 1 and sizes.sum() == count
@@ -123,17 +128,14 @@ def test_mini_models_can_be_finetuned_on_cifar10(tmp_path, data_root):
     cfg = params(tmp_path, data="cifar10", data_root=data_root)
     write_backbones(cfg)
     run = compared_runs(cfg)[0]
-    assert run.classes == tuple(CIFAR10)
-    history = finetune_run(cfg, run)
-    assert [row["epoch"] for row in history] == [0, 1, 2]
-    model = run.load(2, "cpu")
+    runs.make_missing([run], "cpu")
+    assert pretrained.learned_classes(run.params) == tuple(CIFAR10)
+    model = finetuned(run)
     assert model.num_classes == 10
-    images = runs.test_pictures(cfg, 3, SIZE)
+    images = pretrained.test_pictures(cfg, 3, SIZE)
     with torch.no_grad():
-        logits = model(run.spec.normalise(images.read(range(3)).images))
+        logits = model(compared.spec_of(run).normalise(images.read(range(3)).images))
     assert tuple(logits.shape) == (3, 10)
-    assert count_epochs(cfg, run) == 0
-    assert compared_runs(iav_params(data="cifar10", data_root=data_root))[0].classes == run.classes
 
 
 # The paper's models
@@ -150,17 +152,22 @@ def test_a_model_of_the_hub_is_finetuned_from_its_file(tmp_path, data_root, monk
     values = {"data": "cifar10", "data_root": data_root, "weights_root": str(weights)}
     cfg = params(tmp_path, models=["deit-b", "dino-b"], **values)
     run = compared_runs(cfg)[-1]
-    with pytest.raises(FileNotFoundError, match=r"weights has no dino-b\.safetensors"):
-        finetune_run(cfg, run)
+    runs.make(run, "cpu")
+    with pytest.raises(runs.FailedError, match=r"weights has no dino-b\.safetensors"):
+        runs.read(run)
     for seed in (1, 2):
         torch.manual_seed(seed)
         trained = create(MODELS["dino-b"].timm_name, num_classes=0, **small)
         torch.save(trained.state_dict(), weights / "dino-b.pth")
-        assert [count_epochs(cfg, run) for _ in range(2)] == [3, 0], "other weights, another run"
-    model = run.load(0, "cpu")
+        if seed == 2:
+            with pytest.raises(FileNotFoundError, match="was made from another original"):
+                runs.read(run)
+        runs.make_missing([run], "cpu")
+        assert not runs.read(run)["failed"]
+    model = finetuned(run, 0)
     assert set(model.state_dict()) - set(trained.state_dict()) == HEAD
     assert all(torch.equal(model.state_dict()[key], v) for key, v in trained.state_dict().items())
-    assert run.load(2, "cpu").num_classes == 10
+    assert finetuned(run).num_classes == 10
 
 
 def test_pictures_of_a_real_set_have_a_mask_and_a_class():
@@ -180,8 +187,8 @@ def test_pictures_of_a_real_set_have_a_mask_and_a_class():
         def batches(self, set_name, count, batch_size, **options):
             return iter([draw(set_name, range(count))])
 
-    found = runs.outlined_to_explain(Real(), 3, 4)
+    found = compared.outlined_to_explain(Real(), 3, 4)
     assert found.labels.tolist() == found.images[:, 0, 0, 0].tolist() == [0, 3, 4]
     assert found.masks.all()
-    ours = runs.outlined_to_explain(CUTOUTS, 3, 32)
-    assert torch.equal(ours.images, runs.drawn_to_explain(runs.CUTOUTS, 3, 32).images)
+    ours = compared.outlined_to_explain(CUTOUTS, 3, 32)
+    assert torch.equal(ours.images, compared.drawn_to_explain(CUTOUTS, 3, 32).images)
