@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
-from relevit.choices.words import Corrupted
+from relevit.choices.words import Corrupted, PrecisionChoice
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import examine
@@ -44,8 +44,9 @@ from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
 from relevit.finetune.own_data import TOKENCUT, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
-from relevit.finetune.your_own import need_knowledge, tokencut_masks
+from relevit.finetune.own_images import need_knowledge, tokencut_masks
 from relevit.models.loading import OwnModel
+from relevit.protocols import Protocol
 
 PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
 MOST_IMAGES = 300
@@ -180,26 +181,48 @@ def audit_folder(
     images = replace(images, labels=torch.tensor(places)[images.labels])
     _probe(model, images, masked, say)
     if not masked:
-        images, part, note = _with_masks(model, images, part)
+        images, part, note = with_masks(model, images, part)
         notes.append(note)
+    return audit_images(
+        name, model, images, part, names, data=choices.data, notes=notes, seed=choices.seed,
+        tokencut=not masked,
+    )  # fmt: skip
+
+
+def audit_images(
+    name: str,
+    model: OwnModel,
+    images: Batch,
+    part: Listing,
+    names: Sequence[str],
+    *,
+    data: str,
+    tokencut: bool,
+    notes: Sequence[str] = (),
+    seed: int = 0,
+    precision: PrecisionChoice = "auto",
+) -> Audited:
+    """The audit of a model on images with masks in memory; `part` names their files.
+
+    Raises: ValueError as `shown_as`, and where no class has two images.
+    """
     rows = lean_rows(
-        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed,
-        precision="auto",
+        model.network, model.spec, images.images, images.masks > 0.5, images.labels, seed=seed,
+        precision=precision,
     )  # fmt: skip
     rows["file"] = [part.ids[place] for place in rows["image"]]
-    notes += _notes(rows, len(images))
-    examples = told_best(rows)
+    said, examples = _said(rows, names), told_best(rows)  # the first refuses what tells nothing
     audit = Audit(
         model=name,
-        data=choices.data,
+        data=data,
         part=part.name,
         images=rows["image"].nunique(),
-        masks="annotated" if masked else TOKENCUT,
-        seed=choices.seed,
+        masks="tokencut" if tokencut else "annotated",
+        seed=seed,
         examples=[part.ids[place] for place in examples],
-        notes=notes,
+        notes=[*notes, *_notes(rows, len(images))],
         maps=on_object(model, images, rows),
-        **_said(rows, names),
+        **said,
     )
     return Audited(audit, rows, images, names, examples)
 
@@ -273,9 +296,11 @@ def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], ob
     )
 
 
-def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
-    """Those that get a mask worth using, and what to know of them."""
-    found = tokencut_masks(images, next(model.network.parameters()).device)
+def with_masks(
+    model: OwnModel, images: Batch, part: Listing, protocol: Protocol = "published"
+) -> tuple[Batch, Listing, str]:
+    """Those that get a mask worth using from TokenCut, and what to know of them."""
+    found = tokencut_masks(images, next(model.network.parameters()).device, protocol)
     kept = found.kept
     if not kept.any():
         raise ValueError(

@@ -32,4 +32,5 @@ class OwnParams(OwnChoices, Params):
     @property
     def choices(self) -> OwnChoices:
         """What `finetune_folder` is told."""
-        return OwnChoices(**{name: getattr(self, name) for name in OwnChoices.model_fields})
+        values = {name: getattr(self, name) for name in OwnChoices.model_fields}
+        return OwnChoices.model_construct(**values)  # they are checked

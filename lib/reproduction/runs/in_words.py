@@ -10,9 +10,9 @@ from typing import Any
 import pandas as pd
 
 from relevit.base.results import read_rows
-from relevit.evaluate.lean import Interval, lean_verdict
 from relevit.evaluate.looking import Look
 from relevit.finetune.epochs import LOG, History
+from relevit.finetune.own_audit import Audited
 from reproduction.config import Params
 from reproduction.runs.runs import Row, read
 from reproduction.stages import changed_from_preset, read_summary, results_of
@@ -50,18 +50,20 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
     ).set_index("learning rate")
 
 
-def gaps_in_words(gaps: pd.DataFrame) -> pd.DataFrame:
-    """The background gap of each model (`your_own.lean_gaps`), with its verdict."""
-    ends = zip(gaps["images"], gaps["gap_pts"], gaps["low_pts"], gaps["high_pts"], strict=True)
-    found = [Interval(*each) for each in ends]
+def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
+    """The background gap of each audited model, by its name, with its verdict."""
+    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
+    shown = (
+        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
+    )
     return pd.DataFrame(
         {
-            "images": [each.images for each in found],
-            "background gap, points": [f"{each.value:+z.1f}" for each in found],
-            "95 % interval": [f"{each.low:+z.1f} to {each.high:+z.1f}" for each in found],
-            "verdict": [lean_verdict(each) for each in found],
+            "images": [images["same"] for images in shown],
+            "background gap, points": [f"{gap.value:+z.1f}" for gap, _ in found],
+            "95 % interval": [f"{gap.low:+z.1f} to {gap.high:+z.1f}" for gap, _ in found],
+            "verdict": [verdict for _, verdict in found],
         },
-        index=gaps["model"],
+        index=pd.Index(audits, name="model"),
     )
 
 

@@ -15,7 +15,7 @@ from torch import nn
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval
-from relevit.finetune import own_audit, own_data, your_own
+from relevit.finetune import own_audit, own_data, own_images
 from relevit.finetune.own_audit import (
     Audit,
     AuditChoices,
@@ -150,8 +150,8 @@ def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
         masks[:2] = ~masks[:2]
         return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
 
-    monkeypatch.setattr(your_own, "automatic_masks", found)
-    monkeypatch.setattr(your_own, "feature_model", lambda *how: None)
+    monkeypatch.setattr(own_images, "automatic_masks", found)
+    monkeypatch.setattr(own_images, "feature_model", lambda *how: None)
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
     assert "the background in its place, in 2 of 60" in audit.notes[0]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from relevit.choices.own import OwnChoices
+from relevit.finetune.own_audit import Mean
 from reproduction.pipeline.cli import main
 from reproduction.pipeline.reports.finetuned import command, leaned
 
@@ -52,12 +51,11 @@ def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
 
 
 def test_the_finding_says_how_much_the_model_leaned():
-    rows = [
-        {"model": model, "image": image, "condition": condition, "right": right}
-        for model, wrong in {"original": 6, "without": 4, "with swaps": 1}.items()
-        for image in range(10)
-        for condition, right in {"same": True, "other": image >= wrong}.items()
-    ]
-    said = leaned(SimpleNamespace(cure="swap"), pd.DataFrame(rows))
-    assert re.fullmatch(r" Its background gap was \+60 \(.*\) points, and is \+10 \(.*\)\.", said)
-    assert leaned(SimpleNamespace(cure="swap"), pd.DataFrame()) == ""
+    gaps = {"original": (60, 22.4, 81), "without": (40, 9, 66), "with swaps": (10, -20.2, 38)}
+    audits = {
+        name: SimpleNamespace(audit=SimpleNamespace(gap_pts=Mean(value=gap, low=low, high=high)))
+        for name, (gap, low, high) in gaps.items()
+    }
+    said = leaned(SimpleNamespace(cure="swap"), audits)
+    assert said == " It leaned 60 (22 to 81) points on the background, and leans 10 (-20 to 38)."
+    assert leaned(SimpleNamespace(cure="swap"), {}) == ""
