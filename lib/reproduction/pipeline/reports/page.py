@@ -26,12 +26,11 @@ from relevit.finetune.own_audit import Audited, Mean
 from reproduction.plots.style import picture_kind, stored
 from reproduction.runs.in_words import gaps_in_words
 
-INTERVAL = "95 %"
-# What tables call the fields of an audit's rows; the first is their index.
+# What tables call the fields of an audit's rows: first their name, then a count, then a mean.
 CONDITION = {
     "condition": "shown",
     "images": "images",
-    "top1_pct": "top-1 (%)",
+    "top1_pct": "right (%)",
     "probability_pct": "probability of the right class (%)",
 }
 MAP = {
@@ -45,10 +44,15 @@ CLASS = {
     "name": "class",
     "images": "images",
     "gap_pts": "gap (points)",
-    "top1_pct": "top-1 (%)",
-    "filled_pct": "object painted over (%)",
+    "top1_pct": "right (%)",
+    "filled_pct": "right, painted over (%)",
 }
-SHOWN_AS = ("original", "same", "other", "filled")  # of CONDITIONS, in examples
+SHOWN_AS = {  # of CONDITIONS, in few words
+    "original": "as it is",
+    "same": "on another of its class",
+    "other": "on another class",
+    "filled": "painted over",
+}
 QUALITY = 85  # of a JPEG
 
 
@@ -116,14 +120,15 @@ def audit_parts(audits: Mapping[str, Audited]) -> list[Part]:
     """What `relevit audit` says of each model, by its name; the first has the examples."""
     first, several = next(iter(audits.values())).audit, len(audits) > 1
     texts = [
-        "The background gap is top-1 on backgrounds of the same class (third row) less that on "
-        "another's (fourth), image by image, in points. Both have the same seams and fills. The "
-        "second row is the control: what pasting alone costs. Who is right in the last row is "
-        "right for the wrong reason. All intervals are 95 %, over images."
+        "The background gap is the share of right answers on backgrounds of the same class (third "
+        "row) less that on another's (fourth), image by image, in points. Both have the same seams "
+        "and fills. The second row is the control: what pasting alone costs. Who is right in the "
+        "last row is right for the wrong reason. Right answers are in percent; all intervals are "
+        "95 %, over images."
     ]
-    if (share := first.background_share_pct) and not several:
+    if first.background_share_pct and not several:
         texts.append(
-            f"Of the answer's logit the background carries {share.value:.0f} % ({_ends(share)}), "
+            f"Of the answer's logit the background carries {_cell(first.background_share_pct)} %, "
             "the object the rest (Shapley's value of the two)."
         )
     tables = [html(gaps_in_words(audits)), _beside(audits, "conditions", CONDITION)]
@@ -136,40 +141,42 @@ def audit_parts(audits: Mapping[str, Audited]) -> list[Part]:
         parts.append(Part("Where it looks", [text], tables=[_beside(audits, "maps", MAP)]))
     best = (
         f"Right as they are and on a background of their class, wrong on another's"
-        f"{f', by the {first.model}' if several else ''}; where there are too few such, those "
-        "whose right class loses most. Blue is right; orange, in italics, is wrong. The number is "
-        "the probability of the right class."
+        f"{f', by the {first.model}' if several else ''}; first those whose right class loses most."
+    )
+    best += (
+        " Blue is right; orange, in italics, is wrong. The number is the probability of the right "
+        "class."
+        if first.examples
+        else " There is none."
     )
     parts.append(Part("The images that say it best", [best], examples=_examples(audits)))
     classes = _beside(audits, "classes", CLASS)
-    return [*parts, Part("By class, the one that leans most first", tables=[classes])]
+    text = ["The background gap, in points."] if several else []
+    return [*parts, Part("By class, the one that leans most first", text, tables=[classes])]
 
 
 def _beside(audits: Mapping[str, Audited], field: str, words: Mapping[str, str]) -> Markup:
-    """A table of an audit; of several the means and their intervals, under the models' names."""
+    """A table of an audit; of several their means, under their names."""
     tables = {name: _table(getattr(found.audit, field), words) for name, found in audits.items()}
     if len(tables) == 1:
         return html(*tables.values())
-    behind = [list(table).index(INTERVAL) for table in tables.values()]
-    means = [table.iloc[:, [at - 1, at]] for table, at in zip(tables.values(), behind, strict=True)]
-    return html(pd.concat(means, axis=1, keys=tables))
+    return html(pd.concat({name: table.iloc[:, 1] for name, table in tables.items()}, axis=1))
 
 
 def _table(rows: Sequence[Any], words: Mapping[str, str]) -> pd.DataFrame:
-    """Rows of an audit, their fields under these words; a mean has its interval behind it."""
-    found = []
-    for row in rows:
-        cells: dict[str, Any] = {}
-        for field, word in words.items():
-            value = getattr(row, field)
-            mean = isinstance(value, Mean)
-            cells |= {word: value.value, INTERVAL: _ends(value)} if mean else {word: value}
-        found.append(cells)
-    return pd.DataFrame(found).set_index(next(iter(words.values()))).rename(index=CONDITIONS)
+    """Rows of an audit, their fields under these words."""
+    cells = [[_cell(getattr(row, field)) for field in words] for row in rows]
+    table = pd.DataFrame(cells, columns=list(words.values()))
+    return table.set_index(table.columns[0]).rename(index=CONDITIONS)
 
 
-def _ends(mean: Mean) -> str:
-    return f"{mean.low:z.0f} to {mean.high:z.0f}"
+def _cell(value: Any) -> str:
+    """As a table has it; a mean with its interval."""
+    if isinstance(value, Mean):
+        return f"{value.value:z.0f} ({value.low:z.0f} to {value.high:z.0f})"
+    if isinstance(value, float):
+        return f"{value:.0f}"
+    return "" if value is None else str(value)
 
 
 def _examples(audits: Mapping[str, Audited]) -> list[tuple[str, list[Tile]]]:
@@ -191,7 +198,7 @@ def _examples(audits: Mapping[str, Audited]) -> list[tuple[str, list[Tile]]]:
         file, shown = BytesIO(), Image.fromarray(picture.permute(1, 2, 0).numpy())
         shown.save(file, "jpeg", quality=QUALITY)
         alt = f"{names[images.labels[place]]}, {CONDITIONS[condition]}"
-        return Tile(CONDITIONS[condition], said, _element(file.getvalue(), "jpeg", alt))
+        return Tile(SHOWN_AS[condition], said, _element(file.getvalue(), "jpeg", alt))
 
     shown = shown_as(images.images, images.masks > 0.5, images.labels, seed=found.audit.seed)
     for condition, places, pictures in shown:
