@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from relevit.data.image_set import AHEAD
 from relevit.data.own.listing import Listing
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.own_data import TOKENCUT, OwnData
+from relevit.finetune.own_folder import Say
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec, sound
 from relevit.models.loading import OwnModel
 from relevit.models.spec import View
@@ -26,7 +27,6 @@ SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # images, whether a head knows the classes
 TRIES = 4  # times as many images as asked for, in which TokenCut looks for objects
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)

@@ -182,12 +182,7 @@ def finetune(options: argparse.Namespace) -> int:
     from relevit.base.process import loading
     from relevit.choices.own import OwnChoices
 
-    given = {
-        name: value for name, value in vars(options).items() if name in OwnChoices.model_fields
-    }
-    values = {name: value for name, value in given.items() if value is not None}
-    values |= {"own_options": _pairs(options.own_options)} | _pairs(options.settings)
-    choices = OwnChoices.checked(values, "relevit finetune")
+    choices = OwnChoices.checked(_asked(options), "relevit finetune")
     say, step = _progress(options.quiet)
     say(f"finetuning {choices.own_model} on {choices.data}, into {options.out}")
 
@@ -202,21 +197,13 @@ def finetune(options: argparse.Namespace) -> int:
 def audit(options: argparse.Namespace) -> int:
     """Say how much a model leans on context; 1 where that is more than is asked for, else 0."""
     from relevit.base.process import loading
+    from relevit.choices.own import OwnChoices
 
     with loading():
-        from relevit.data.own.outlines import MaskValues
-        from relevit.finetune.own_audit import AuditChoices, audit_folder
+        from relevit.finetune.own_audit import audit_folder
         from reproduction.pipeline.reports.audited import need_free, write_audit
     need_free(options.out)
-    choices = AuditChoices(
-        data=options.data,
-        masks=options.masks or "",
-        values=MaskValues(tuple(options.object_values), tuple(options.ignored_values)),
-        images_folder=options.images_folder,
-        most=options.most,
-        seed=options.seed,
-        corrupted=options.corrupted,
-    )
+    choices = OwnChoices.checked(_asked(options), "relevit audit")
     subject = _subject(options.own_model, options)
     say, _ = _progress(options.quiet)
     found = audit_folder(subject.name, subject.model, subject.classes, choices, say)
@@ -420,6 +407,16 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
     return say, step
 
 
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """What is asked for of the fields of OwnChoices: options are called as these."""
+    from relevit.choices.own import OwnChoices
+
+    found = {key: value for key, value in vars(options).items() if value is not None}
+    found = {key: found[key] for key in OwnChoices.model_fields if key in found}
+    found["own_options"] = _pairs(options.own_options)
+    return found | _pairs(getattr(options, "settings", []))
+
+
 def _pairs(given: list[str]) -> dict[str, Any]:
     """`key=value`, the values as YAML reads them, but for names. Raises: ValueError."""
     import yaml
@@ -548,8 +545,9 @@ def _of_audit(parser: argparse.ArgumentParser) -> None:
     _of_data(parser)
     parser.add_argument("--names", help="text file with a class's name a line, or imagenet")
     parser.add_argument(
-        "--most", type=int, default=300, metavar="N", help="images at most, drawn by the seed (300)"
-    )
+        "--most", dest="looked_at", type=int, default=300, metavar="N",
+        help="images at most, drawn by the seed (300)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of images and backgrounds (0)")
     parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
     parser.add_argument(
@@ -566,7 +564,6 @@ def _of_audit(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
-    """Each option is called as the field of OwnChoices that it gives."""
     from relevit.choices.own import OwnChoices
 
     # Paths of OwnChoices, which knows ~ itself.

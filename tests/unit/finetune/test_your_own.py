@@ -434,24 +434,6 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
     assert not any(weight.requires_grad for weight in network.parameters())
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"data": ""}, "data is empty; give a folder"),
-        ({"data": "nowhere"}, "nowhere"),
-        ({"shifted": ["nowhere"]}, "nowhere"),
-        ({"own_model": "resnet18"}, "resnet18|global"),
-        ({"head_classes": ["ant", "bee"]}, "class"),
-        ({"masks": "nowhere"}, "nowhere"),
-    ],
-)
-def test_wrong_input_is_one_sentence_and_writes_nothing(choices, tmp_path, changed, said):
-    with pytest.raises((ValueError, FileNotFoundError), match=said) as caught:
-        your_own.prepare(but(choices, **changed), tmp_path / "out", "cpu")
-    assert "\n" not in str(caught.value)
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("changed", ["images", "masks"])
 def test_other_pictures_are_another_run_also_of_the_same_size(example, choices, tmp_path, changed):
     data = shutil.copytree(example / "data", tmp_path / "data")

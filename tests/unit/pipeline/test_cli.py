@@ -179,6 +179,12 @@ def test_an_audit_knows_the_classes_of_a_run(images, run):
         (["finetune", "--model", "tiny", "--data", "DATA", "--device", "cuda:7"], "cuda"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--cure", "all"], "cure = 'all'"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--blocks", "9"], "9 of a model that"),
+        (["finetune", "--model", "tiny", "--data", ""], "data is empty; give a folder"),
+        (["finetune", "--model", "tiny", "--data", "nowhere"], "nowhere"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--shifted", "nowhere"], "nowhere"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--masks", "nowhere"], "nowhere"),
+        (["finetune", "--model", "resnet18", "--data", "DATA"], "resnet18"),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "head_classes=[a]"], "class"),
     ],
 )
 def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, arguments, said):
@@ -188,7 +194,7 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, argu
         given += ["--out", "out"]
     assert main(given) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: ") and said in error
+    assert error.startswith("error: ") and said in error and error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
