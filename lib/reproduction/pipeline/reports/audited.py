@@ -36,16 +36,16 @@ def write_audit(found: Audited, out: Path) -> Path:
     write_atomically(out / ROWS, rows[columns].to_csv(index=False, float_format="%.4f"))
     page = write_page(
         out / PAGE,
-        f"{audit.model}: does it lean on context?",
-        audit.sentence,
-        audit_parts({audit.model: found}),
+        title=f"{audit.model}: does it lean on context?",
+        finding=audit.sentence,
+        parts=audit_parts({audit.model: found}),
         texts=[
             f"A cure is expected to gain {gain.value:+z.0f} points on shifted images "
             f"({gain.low:+z.0f} to {gain.high:+z.0f}). Source: {audit.law}.",
             f"{audit.images} images of {audit.data}; masks: {masks}.",
         ],
         notes=audit.notes,
-        files_beside=[FACTS, ROWS],
+        files=[FACTS, ROWS],
     )
     write_atomically(out / FACTS, audit.model_dump_json(indent=1) + "\n")
     return page

@@ -40,9 +40,9 @@ def write_report(result: OwnResult) -> Path:
     parts = audit_parts(result.audits) if result.audits else [lean]
     return write_page(
         run.out / REPORT,
-        f"{run.model.spec.name} on {run.data.train.name}",
-        finding(run, result.changes) + leaned(run, result.audits),
-        [_images(run), _answers(result, table), *parts, _maps(result), *_made(result)],
+        title=f"{run.model.spec.name} on {run.data.train.name}",
+        finding=finding(run, result.changes) + leaned(run, result.audits),
+        parts=[_images(run), _answers(result, table), *parts, _maps(result), *_made(result)],
         notes=notes,
     )
 

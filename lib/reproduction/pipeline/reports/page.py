@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
@@ -54,42 +53,23 @@ SHOWN_AS = {  # of CONDITIONS, in few words
     "filled": "painted over",
 }
 QUALITY = 85  # of a JPEG
+Tile = tuple[str, list[tuple[str, bool]], Markup]  # its words, answers (are they right?), picture
 
 
-class Tile(NamedTuple):
-    """A small picture with answers below it, and whether each is right; None: it is no answer."""
-
-    caption: str
-    answers: Sequence[tuple[str, bool | None]]
-    image: Markup
-
-
-@dataclass(frozen=True)
-class Part:
-    """A section of a page. An example is a file with a row of tiles."""
+class Part(NamedTuple):
+    """A section of a page. Examples are files, each with a row of tiles (`_examples`)."""
 
     heading: str
     texts: Sequence[str] = ()
     code: str = ""
     tables: Sequence[Markup] = ()
     figures: Sequence[Markup] = ()
-    examples: Sequence[tuple[str, Sequence[Tile]]] = ()
+    examples: Sequence[tuple[str, list[Tile]]] = ()
 
 
-def write_page(
-    path: Path,
-    title: str,
-    finding: str,
-    parts: Sequence[Part],
-    *,
-    texts: Sequence[str] = (),
-    notes: Sequence[str] = (),
-    files_beside: Sequence[str] = (),
-) -> Path:
-    """Write a page to `path`, and give it back."""
+def write_page(path: Path, **about: Any) -> Path:
+    """Write a page of `title`, `finding`, `parts` and, if there are, `texts`, `notes`, `files`."""
     source = (files("reproduction") / "assets" / "own_page.html.j2").read_text("utf-8")
-    about = {"title": title, "finding": finding, "parts": parts}
-    about |= {"texts": texts, "notes": notes, "files": files_beside}
     write_atomically(path, jinja2.Template(source, autoescape=True).render(about))
     return path
 
@@ -101,10 +81,10 @@ def html(table: pd.DataFrame) -> Markup:
     return Markup(f'<div class="wide">{inside}</div>')
 
 
-def drawn(figure: Figure, margin: float = 0.05) -> Markup:
+def drawn(figure: Figure) -> Markup:
     """A figure as an element of the page, with its text for those who do not see it."""
     kind = picture_kind(figure)
-    data, said = stored(figure, kind, margin)
+    data, said = stored(figure, kind)
     return _element(data, kind, said["alt"], Markup(' width="{}"').format(said["width"]))
 
 
@@ -198,7 +178,7 @@ def _examples(audits: Mapping[str, Audited]) -> list[tuple[str, list[Tile]]]:
         file, shown = BytesIO(), Image.fromarray(picture.permute(1, 2, 0).numpy())
         shown.save(file, "jpeg", quality=QUALITY)
         alt = f"{names[images.labels[place]]}, {CONDITIONS[condition]}"
-        return Tile(SHOWN_AS[condition], said, _element(file.getvalue(), "jpeg", alt))
+        return SHOWN_AS[condition], said, _element(file.getvalue(), "jpeg", alt)
 
     shown = shown_as(images.images, images.masks > 0.5, images.labels, seed=found.audit.seed)
     for condition, places, pictures in shown:
