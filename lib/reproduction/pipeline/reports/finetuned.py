@@ -31,6 +31,8 @@ def write_report(result: OwnResult) -> Path:
     notes = list(run.data.notes)
     if highest_passing(result.rates, run.choices.limit_pts) is None:
         notes.insert(0, about_rate(run, result.rates, result.lr))
+    if result.audits:
+        notes += result.audits[ORIGINAL].audit.notes
     facts = {"classes": len(run.data.classes), "images": len(run.data.finetuning)}
     if run.data.train.white:
         facts["white in greys of more than 8 bits"] = run.data.train.white
