@@ -51,11 +51,19 @@ def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
 
 
 def test_the_finding_says_how_much_the_model_leaned():
-    gaps = {"original": (60, 22.4, 81), "without": (40, 9, 66), "with swaps": (10, -20.2, 38)}
-    audits = {
-        name: SimpleNamespace(audit=SimpleNamespace(gap_pts=Mean(value=gap, low=low, high=high)))
-        for name, (gap, low, high) in gaps.items()
+    gaps = {
+        "original": (60, 22.4, 81, "leans"),
+        "without": (40, 9, 66, "too few to tell"),
+        "with swaps": (3, -2.2, 8, "does not lean"),
     }
-    said = leaned(SimpleNamespace(cure="swap"), audits)
-    assert said == " It leaned 60 (22 to 81) points on the background, and leans 10 (-20 to 38)."
+    audits = {
+        name: SimpleNamespace(
+            audit=SimpleNamespace(gap_pts=Mean(value=gap, low=low, high=high), verdict=verdict)
+        )
+        for name, (gap, low, high, verdict) in gaps.items()
+    }
+    assert leaned(SimpleNamespace(cure="swap"), audits) == (
+        " Its background gap was 60 points (22 to 81: leans), and is 3 points (-2 to 8: does not "
+        "lean)."
+    )
     assert leaned(SimpleNamespace(cure="swap"), {}) == ""

@@ -78,9 +78,12 @@ def leaned(run: OwnRun, audits: Mapping[str, Audited]) -> str:
     """How much the original leaned on the background, and how much the result does."""
     if not audits:
         return ""
-    before, after = (audits[name].audit.gap_pts for name in (ORIGINAL, NAMES[run.cure]))
-    told = [f"{gap.value:z.0f} ({gap.low:z.0f} to {gap.high:z.0f})" for gap in (before, after)]
-    return f" It leaned {told[0]} points on the background, and leans {told[1]}."
+    told = []
+    for name in (ORIGINAL, NAMES[run.cure]):
+        audit = audits[name].audit
+        gap = audit.gap_pts
+        told.append(f"{gap.value:z.0f} points ({gap.low:z.0f} to {gap.high:z.0f}: {audit.verdict})")
+    return f" Its background gap was {told[0]}, and is {told[1]}."
 
 
 def command(choices: OwnChoices, out: Path) -> str:

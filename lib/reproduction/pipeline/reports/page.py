@@ -121,13 +121,9 @@ def audit_parts(audits: Mapping[str, Audited]) -> list[Part]:
         parts.append(Part("Where it looks", [text], tables=[_beside(audits, "maps", MAP)]))
     best = (
         f"Right as they are and on a background of their class, wrong on another's"
-        f"{f', by the {first.model}' if several else ''}; first those whose right class loses most."
-    )
-    best += (
-        " Blue is right; orange, in italics, is wrong. The number is the probability of the right "
-        "class."
-        if first.examples
-        else " There is none."
+        f"{f', by the {first.model}' if several else ''}; where there are too few such, those "
+        "whose right class loses most. Blue is right; orange, in italics, is wrong. The number is "
+        "the probability of the right class."
     )
     parts.append(Part("The images that say it best", [best], examples=_examples(audits)))
     classes = _beside(audits, "classes", CLASS)
