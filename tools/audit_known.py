@@ -28,7 +28,7 @@ from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.lean import Interval, background_gap, lean_rows, lean_verdict
 from relevit.evaluate.predictions import predict
 from relevit.finetune.epochs import WEIGHTS
-from relevit.finetune.your_own import tokencut_masks
+from relevit.finetune.own_images import tokencut_masks
 from relevit.models.loading import OwnModel, open_model
 
 TARGET = project_root() / "docs" / "results" / "audit_known.csv"

@@ -40,7 +40,7 @@ def on_example(choices: Choices, folder: Path | str, per_class: int) -> Choices:
     if choices.own_model in SHIPPED["habitats"] and not choices.new_head:
         weights = shipped_weights(choices.own_model, "habitats")
         given |= {"own_weights": str(weights), "head_classes": list(CLASSES)}
-    return choices.checked(dict(choices) | given, "example")
+    return choices.model_copy(update=given)
 
 
 def write_example(

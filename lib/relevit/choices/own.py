@@ -70,7 +70,7 @@ class OwnChoices(FinetuneChoices):
     validation_images: Count = Field(400, ge=8, description="at most, for the rule")
     validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
     test_images: Count = Field(2000, ge=8, description="at most, of each test set")
-    looked_at: Count = Field(100, ge=4, description="at most, test images whose maps are measured")
+    looked_at: Count = Field(100, ge=4, description="at most, held-out images of the audit")
     shown: int = Field(20, ge=2, le=100, description="at most, test images whose maps are shown")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = Field(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
@@ -20,13 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
-from relevit.choices.words import Corrupted
+from relevit.choices.own import OwnChoices
+from relevit.choices.words import PrecisionChoice
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import examine
-from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing, order_note, places_of, some
-from relevit.data.own.outlines import AS_SEEN, MaskValues
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.lean import (
     CONDITIONS,
@@ -42,13 +41,13 @@ from relevit.evaluate.lean import (
 )
 from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
-from relevit.finetune.own_data import TOKENCUT, sample_evenly, usable
+from relevit.finetune.own_data import TOKENCUT, read_parts, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
-from relevit.finetune.your_own import need_knowledge, tokencut_masks
+from relevit.finetune.own_images import need_knowledge, tokencut_masks
 from relevit.models.loading import OwnModel
+from relevit.protocols import Protocol
 
 PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
-MOST_IMAGES = 300
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
@@ -140,27 +139,14 @@ class Audited(NamedTuple):
     examples: list[int]  # places in images
 
 
-@dataclass(frozen=True)
-class AuditChoices:
-    """What is shown: images as `read_splits` finds them, and at most `most` of them."""
-
-    data: str
-    masks: str = ""  # a folder, or tokencut; empty: those beside the images, else tokencut
-    values: MaskValues = AS_SEEN
-    images_folder: str | None = None
-    most: int = MOST_IMAGES
-    seed: int = 0
-    corrupted: Corrupted = "error"
-
-
 def audit_folder(
     name: str,
     model: OwnModel,
     names: Sequence[str],
-    choices: AuditChoices,
+    choices: OwnChoices,
     say: Callable[[str], object] = lambda line: None,
 ) -> Audited:
-    """Show the model the images in the ways of CONDITIONS, and say what came of it.
+    """Show the model at most `looked_at` images in the ways of CONDITIONS; say what came of it.
 
     `names` are those of the head's classes, in its order. Images without a mask are left out where
     others have one; without any, TokenCut makes them.
@@ -180,26 +166,48 @@ def audit_folder(
     images = replace(images, labels=torch.tensor(places)[images.labels])
     _probe(model, images, masked, say)
     if not masked:
-        images, part, note = _with_masks(model, images, part)
+        images, part, note = with_masks(model, images, part)
         notes.append(note)
+    return audit_images(
+        name, model, images, part, names, data=choices.data, notes=notes, seed=choices.seed,
+        tokencut=not masked,
+    )  # fmt: skip
+
+
+def audit_images(
+    name: str,
+    model: OwnModel,
+    images: Batch,
+    part: Listing,
+    names: Sequence[str],
+    *,
+    data: str,
+    tokencut: bool,
+    notes: Sequence[str] = (),
+    seed: int = 0,
+    precision: PrecisionChoice = "auto",
+) -> Audited:
+    """The audit of a model on images with masks in memory; `part` names their files.
+
+    Raises: ValueError as `shown_as`, and where no class has two images.
+    """
     rows = lean_rows(
-        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed,
-        precision="auto",
+        model.network, model.spec, images.images, images.masks > 0.5, images.labels, seed=seed,
+        precision=precision,
     )  # fmt: skip
     rows["file"] = [part.ids[place] for place in rows["image"]]
-    notes += _notes(rows, len(images))
-    examples = told_best(rows)
+    said, examples = _said(rows, names), told_best(rows)  # the first refuses what tells nothing
     audit = Audit(
         model=name,
-        data=choices.data,
+        data=data,
         part=part.name,
         images=rows["image"].nunique(),
-        masks="annotated" if masked else TOKENCUT,
-        seed=choices.seed,
+        masks="tokencut" if tokencut else "annotated",
+        seed=seed,
         examples=[part.ids[place] for place in examples],
-        notes=notes,
+        notes=[*notes, *_notes(rows, len(images))],
         maps=on_object(model, images, rows),
-        **_said(rows, names),
+        **said,
     )
     return Audited(audit, rows, images, names, examples)
 
@@ -207,11 +215,10 @@ def audit_folder(
 # Before the work
 
 
-def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listing, list[str]]:
+def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Listing, list[str]]:
     """The images to show, all of them with a mask or none, and what to know of them."""
     say(f"reading {choices.data}")
-    masks = choices.masks if choices.masks not in ("", TOKENCUT) else None
-    found = read_splits(choices.data, masks, values=choices.values, images=choices.images_folder)
+    found = read_parts(choices)
     part = usable(examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted))
     bare, notes = part.rows["mask"].isna(), []
     if choices.masks == TOKENCUT:
@@ -219,7 +226,7 @@ def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listin
     elif bare.any() and not bare.all():
         notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
         part = part.select(np.flatnonzero(~bare).tolist())
-    return sample_evenly(part, choices.most, choices.seed), notes
+    return sample_evenly(part, choices.looked_at, choices.seed), notes
 
 
 def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -273,9 +280,11 @@ def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], ob
     )
 
 
-def _with_masks(model: OwnModel, images: Batch, part: Listing) -> tuple[Batch, Listing, str]:
-    """Those that get a mask worth using, and what to know of them."""
-    found = tokencut_masks(images, next(model.network.parameters()).device)
+def with_masks(
+    model: OwnModel, images: Batch, part: Listing, protocol: Protocol = "published"
+) -> tuple[Batch, Listing, str]:
+    """Those that get a mask worth using from TokenCut, and what to know of them."""
+    found = tokencut_masks(images, next(model.network.parameters()).device, protocol)
     kept = found.kept
     if not kept.any():
         raise ValueError(

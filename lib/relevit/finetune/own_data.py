@@ -45,7 +45,7 @@ class OwnData:
 
 def examine_first(choices: OwnChoices) -> Findings:
     """What is in the data, or in its part for training."""
-    return examine(next(iter(_read_parts(choices).values())), corrupted=choices.corrupted)
+    return examine(next(iter(read_parts(choices).values())), corrupted=choices.corrupted)
 
 
 def divide(choices: OwnChoices) -> OwnData:
@@ -57,7 +57,7 @@ def divide(choices: OwnChoices) -> OwnData:
     is in one part alone, whatever its files.
     Raises: ValueError, FileNotFoundError.
     """
-    found = examine_parts(_read_parts(choices), corrupted=choices.corrupted)
+    found = examine_parts(read_parts(choices), corrupted=choices.corrupted)
     outlined = any(each.rows["mask"].notna().any() for each in found.values())
     parts = {name: usable(each) for name, each in found.items()}
     first = next(iter(parts.values()))
@@ -157,7 +157,8 @@ def _notes(parts: Mapping[str, Listing], twice: Mapping[str, Mapping[str, str]])
     return (*left_out, *small)
 
 
-def _read_parts(choices: OwnChoices) -> dict[str, Listing]:
+def read_parts(choices: OwnChoices) -> dict[str, Listing]:
+    """The parts of `data`, as `read_splits` finds them."""
     if not choices.data:
         raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
     masks = choices.masks if choices.masks not in ("", TOKENCUT) else None

@@ -95,7 +95,7 @@ def of_run(choices: OwnChoices) -> OwnChoices:
     }
     if not (choices.new_head or choices.head_classes):
         given["head_classes"] = made["classes"]
-    return choices.checked(dict(choices) | given, "finetune")
+    return choices.model_copy(update=given)
 
 
 def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:

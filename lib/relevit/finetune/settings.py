@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from pydantic import Field, field_validator
 
-from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
-from relevit.choices.words import MAP_LOSSES, Precision
+from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices, FinetuneOptions
+from relevit.choices.words import MAP_LOSSES, Precision, Protocol
 from relevit.finetune.hyperparameters import (
     Weights,
     paper_temperature,
@@ -59,8 +60,7 @@ class FinetuneSettings(FinetuneChoices):
     @property
     def rules(self) -> Options:
         """What each difference is in this run: the protocol's row, and what differs from it."""
-        single = self.options.model_dump(exclude_none=True)
-        return options(self.protocol, "finetune") | single | {"temperature": self.temperature}
+        return dict(_rules(self.protocol, self.options, self.temperature))
 
     @property
     def class_loss(self) -> str:
@@ -87,6 +87,12 @@ class FinetuneSettings(FinetuneChoices):
             known += more
             raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {known}")
         return script_weights(info.data["method"]) | weights
+
+
+@cache  # each step asks for them
+def _rules(protocol: Protocol, single: FinetuneOptions, temperature: float) -> Options:
+    named = single.model_dump(exclude_none=True)
+    return options(protocol, "finetune") | named | {"temperature": temperature}
 
 
 def resolved(cfg: Any, lr: float, precision: Precision) -> FinetuneSettings:

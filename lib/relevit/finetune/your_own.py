@@ -1,23 +1,24 @@
 """RobustViT's method, and its like, on one's own model and images, from a folder to tables.
 
-`prepare` reads and checks all there is before any long work, `search` finetunes by the paper's rule
-for the learning rate, `networks` does the same by the cure that it is compared with, `answer_all`
-and `look_at_all` test each model, `changes` says what changed, image by image. `finetune_folder`
-does it all. Everything is in the folder that it is given, and goes on where it stopped.
+`prepare` reads and checks all there is before any long work. `search` finetunes at each rate, and
+`networks` adds a twin by the cure that ours is compared with: rows of one table of runs. Then
+`answer_all` tests each model, `audit_all` asks how much it leans (`own_audit`), and `changes` says
+what changed, image by image. `finetune_folder` does it all. Everything is in the folder that it is
+given, and goes on where it stopped.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import scipy
 import torch
 from torch import nn
 
@@ -25,18 +26,17 @@ from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import Cure
-from relevit.data.batch import Batch, join
-from relevit.data.image_set import AHEAD
+from relevit.data.batch import Batch
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
-from relevit.evaluate.intervals import PERCENT, mean_interval
-from relevit.evaluate.lean import background_gap, lean_rows
-from relevit.evaluate.looking import Look, look, look_rows
-from relevit.evaluate.predictions import BATCH, make_classifier, predict
+from relevit.evaluate.intervals import mean_interval
+from relevit.evaluate.looking import Look, look
+from relevit.evaluate.predictions import BATCH, accuracy_table, make_classifier
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
+from relevit.finetune.own_audit import Audited, audit_images, with_masks
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
 from relevit.finetune.own_data import HELD_OUT, TOKENCUT, OwnData, divide, sample, sample_evenly
 from relevit.finetune.own_folder import (
@@ -51,37 +51,27 @@ from relevit.finetune.own_folder import (
     scaled,
     with_mask_files,
 )
+from relevit.finetune.own_images import OwnImages, batches, need_knowledge, read, training_images
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.finetune.validation import validation_figures
-from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec, sound
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
-from relevit.models.spec import View
 from relevit.models.trunk import Frozen
-from relevit.protocols import Protocol, options
 
 ORIGINAL = "original"
 REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
-FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
-SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
-FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
-FEWEST_TO_TELL = 20  # validation images, whether a head knows the classes
-TRIES = 4  # times as many images as asked for, in which TokenCut looks for objects
 PROBED = 100  # validation images on which bfloat16 is compared with float32
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
 
-@dataclass(frozen=True)
-class OwnImages:
-    """What runs train on and choose on, decoded. The first `maps` of validation have masks."""
+class Row(NamedTuple):
+    """A line of the table of runs: what tables call its model, its cure, its rate, its folder."""
 
-    train: Batch
-    validation: Batch
-    maps: int
-    found: AutomaticMasks | None  # of these, where they are TokenCut's
-    drawn: Listing | None = None  # those to train on, where TokenCut makes their masks
-    looked: int = 0  # images in which it looked for them
+    model: str
+    cure: Cure
+    lr: float
+    folder: Path
 
 
 @dataclass(frozen=True)
@@ -97,23 +87,23 @@ class OwnRun:
     identity: Mapping[str, Any]
     cure: Cure
     why: str  # it is that one
+    settings: Mapping[Cure, FinetuneSettings]  # of its cure and of its twin's, at the first rate
 
     @property
     def twin(self) -> Cure | None:
         """The cure that it is compared with; None where it is the same one, or not asked for."""
-        c = self.choices
-        return c.against if c.control and c.against != self.cure else None
+        return next((cure for cure in self.settings if cure != self.cure), None)
 
-    @property
-    def settings(self) -> FinetuneSettings:
-        """Of the runs, at the first of the rates."""
-        return self.settings_of(self.cure)
-
-    def settings_of(self, cure: Cure) -> FinetuneSettings:
-        """As `settings`, by any cure."""
-        c = self.choices
-        precision = choose_precision(c.precision, self.device)
-        return FinetuneSettings(**cure_settings(c, cure), lr=c.rates[0], precision=precision)
+    def table(self, lr: float | None = None) -> list[Row]:
+        """The table of runs: ours at each rate, lowest first, and the twin at `lr` once chosen."""
+        wanted = [(self.cure, each) for each in sorted(self.choices.rates)]
+        if self.twin and lr is not None:
+            wanted.append((self.twin, lr))
+        names = {cure: NAMES[cure].replace(" ", "_") for cure in self.settings}
+        return [
+            Row(NAMES[cure], cure, each, self.out / f"{names[cure]}_lr_{each:.1e}")
+            for cure, each in wanted
+        ]
 
     @property
     def frozen(self) -> Frozen:
@@ -175,7 +165,7 @@ def prepare(
     claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
-    images = _training_images(choices, data, model, where, say)
+    images = training_images(choices, data, model, where, say)
     drawn = data.finetuning if data.masks == "annotated" else None
     cure, why = taken_cure(choices, images.train, drawn)
     say(f"cure {cure} ({ABOUT[cure]}): {why}")
@@ -187,7 +177,10 @@ def prepare(
         masked = with_mask_files(images.drawn, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
         identity["finetuned on"] = files_fingerprint(masked)
-    run = OwnRun(choices, data, model, images, where, out, identity, cure, why)
+    how = {"lr": choices.rates[0], "precision": choose_precision(choices.precision, where)}
+    asked = [cure, choices.against] if choices.control else [cure]
+    settings = {each: FinetuneSettings(**cure_settings(choices, each), **how) for each in asked}
+    run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
     _plan(run, say)
     return run
 
@@ -226,7 +219,7 @@ def _with_fitted_head(
         load_weights(path, network, model.spec.name)
         return replace(model, network=network.eval())
     say("fitting a new head")
-    network = linear_probe(model.network, model.spec, _read(data.train, model.view))
+    network = linear_probe(model.network, model.spec, read(data.train, model.view))
     save_weights(path, network, model.spec.name)
     return replace(model, network=network)
 
@@ -237,19 +230,20 @@ def _with_fitted_head(
 def search(
     run: OwnRun, say: Say = lambda line: None, step: Step = lambda what, done, steps: None
 ) -> pd.DataFrame:
-    """Finetune at each rate; one row a rate, as `judge` gives it, and `log`, its history.
+    """Finetune at each rate: the rows of `OwnRun.table`, what `judge` says, and `log`, the history.
 
     Goes on where it stopped. A rate at which a loss became infinite has an infinite `drop_pts`.
     """
     rows = []
-    for place, lr in enumerate(sorted(run.choices.rates)):
+    for row in run.table():
         try:
-            history = _finetuned(run, run.cure, lr, say, step, place)[1]
+            history = _finetuned(run, row, say, step)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
-            rows.append({"lr": lr, "drop_pts": float("inf"), "rising": True, "log": []})
+            judged = {"drop_pts": float("inf"), "rising": True, "log": []}
         else:
-            rows.append(judge(lr, history, run.settings) | {"log": history})
-        say(f"rate {lr:g}: {_judged(rows[-1])}")
+            judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history}
+        rows.append(row._asdict() | {"folder": row.folder.name} | judged)
+        say(f"rate {row.lr:g}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
 
 
@@ -309,28 +303,21 @@ def networks(
     There is no twin where its loss became infinite.
     """
     found = {ORIGINAL: run.model.network}
-    if run.twin:
-        say(f"the same images, steps and rate with {ABOUT[run.twin]}")
+    for row in reversed([row for row in run.table(lr) if row.lr == lr]):
+        if row.cure == run.twin:
+            say(f"the same images, steps and rate with {ABOUT[row.cure]}")
         try:
-            last = len(run.choices.rates)
-            found[NAMES[run.twin]] = _finetuned(run, run.twin, lr, say, step, last)[0]
+            found[row.model] = _finetuned(run, row, say, step)[0]
         except FloatingPointError:
             say("its loss became infinite: it is left out")
-    found[NAMES[run.cure]] = _finetuned(run, run.cure, lr, say, step)[0]
     return found
 
 
-def _folder_of(run: OwnRun, cure: Cure, lr: float) -> Path:
-    return run.out / f"{NAMES[cure].replace(' ', '_')}_lr_{lr:.1e}"
-
-
-def _finetuned(
-    run: OwnRun, cure: Cure, lr: float, say: Say, step: Step, before: int = 0
-) -> tuple[nn.Module, History]:
-    """One run from the original, after so many of its length; read when its folder is there."""
-    settings = run.settings_of(cure).changed(lr=lr)
-    epochs, name = settings.epochs, f"rate {lr:g}, cure {cure}"
-    runs = len(run.choices.rates) + bool(run.twin)
+def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, History]:
+    """A row of the table, from the original; read when its folder is there."""
+    settings = run.settings[row.cure].model_copy(update={"lr": row.lr})
+    epochs, name = settings.epochs, f"rate {row.lr:g}, cure {row.cure}"
+    before, runs = run.table(row.lr).index(row), len(run.table(row.lr))
     goes_on = True  # unless its first epoch is seen
 
     def on_epoch(row: Mapping[str, Any]) -> None:
@@ -360,129 +347,13 @@ def _finetuned(
         run.images.train,
         figures,
         settings,
-        _folder_of(run, cure, lr),
+        row.folder,
         inputs=dict(run.identity),
         kept=run.frozen.folder,
         on_epoch=on_epoch,
         on_step=on_step,
     )
     return network, history
-
-
-# Images
-
-
-def _training_images(
-    choices: OwnChoices, data: OwnData, model: OwnModel, device: torch.device, say: Say
-) -> OwnImages:
-    """Decoded, with their masks; TokenCut's where there are no others."""
-    part, annotated, view = data.validation, data.masks == "annotated", model.view
-    order = np.random.default_rng(choices.seed).permutation(len(part)).tolist()
-    order.sort(key=lambda place: part.masks[place] is None)
-    shown = part.select(order[: choices.validation_images])
-    masked, maps = int(shown.rows["mask"].notna().sum()), min(choices.validation_maps, len(shown))
-    if annotated:
-        view = replace(view, **options(choices.protocol, "View.mask"))
-    train = _read(data.finetuning, _to_crop(view)) if annotated else None
-    if annotated and masked >= FEWEST_MAPS:
-        halves = [shown.select(range(masked)), shown.select(range(masked, len(shown)))]
-        read = [_read(half, view) for half in halves if len(half)]
-        kind = read[0].masks.dtype
-        validation = join([replace(each, masks=each.masks.to(kind)) for each in read])
-        return OwnImages(train, validation, min(maps, masked), None)
-    validation = _read(shown, model.view)
-    say(f"TokenCut finds the objects of {maps} validation images")
-    found = tokencut_masks(validation.select(range(maps)), device, choices.protocol)
-    _need_objects(bool(found.kept.any()), maps, "validation")
-    if annotated:
-        return OwnImages(train, validation, maps, found)
-    return OwnImages(
-        validation=validation,
-        maps=maps,
-        found=found,
-        **_with_objects(choices, data.train, view, device, say),
-    )
-
-
-def _with_objects(
-    choices: OwnChoices, part: Listing, view: View, device: torch.device, say: Say
-) -> dict[str, Any]:
-    """The first images of each class in which TokenCut finds an object: fields of `OwnImages`.
-
-    It looks at no more than TRIES as many as are asked for.
-    """
-    wanted, labels = choices.images_per_class, part.labels.numpy()
-    left = {label: np.flatnonzero(labels == label)[: TRIES * wanted] for label in set(labels)}
-    batches, places, looked = [], [], 0
-    missing = dict.fromkeys(left, wanted)
-    say(f"TokenCut looks for images of each class with an object: {wanted}")
-    while asked := [place for label in left for place in left[label][: missing[label]]]:
-        left = {label: row[missing[label] :] for label, row in left.items()}
-        looked += len(asked)
-        images = _read(part.select(asked), view)
-        found = tokencut_masks(images, device, choices.protocol)
-        kept = found.kept.nonzero()[:, 0]
-        batches.append(replace(images, masks=found.refined).select(kept))
-        places += (chosen := [asked[place] for place in kept.tolist()])
-        for place in chosen:
-            missing[labels[place]] -= 1
-    _need_objects(bool(places), looked, "finetuning")
-    if lost := looked - len(places):
-        say(f"  note: in {lost} of {looked} it found no object, or the background in its place")
-    for label, count in missing.items():
-        if count:
-            say(f"  note: class {part.classes[label]} has {wanted - count} images to finetune on")
-    order = np.argsort(places, kind="stable").tolist()  # as they are in the part
-    drawn = part.select([places[i] for i in order])
-    return {"train": join(batches).select(order), "drawn": drawn, "looked": looked}
-
-
-def _need_objects(some: bool, count: int, what: str) -> None:
-    """Raise ValueError where no image has a mask that is worth training on (B15, B17)."""
-    if not some:
-        raise ValueError(
-            f"finetune: TokenCut finds no object in any of the {count} {what} images; give "
-            "masks, or more images"
-        )
-
-
-def need_knowledge(model: OwnModel, images: Batch, what: str, mend: str) -> None:
-    """Raise ValueError for a head that has learned other classes, or these in another order."""
-    answers = predict(model.network, model.spec, images.split(BATCH))
-    right, classes = int((answers["label_rank"] == 0).sum()), model.spec.classes
-    by_chance = scipy.stats.binomtest(right, len(images), 1 / classes, alternative="greater")
-    if by_chance.pvalue > 0.05 and len(images) >= FEWEST_TO_TELL:
-        raise ValueError(
-            f"{what} is right on {right} of {len(images)} images, no more than a guess among its "
-            f"{classes} classes; if its head has the classes in another order, {mend}"
-        )
-
-
-def _to_crop(view: View) -> View:
-    """Squeezed to more pixels than the model takes, out of which training crops (B4)."""
-    side = round(view.crop * SQUEEZED)
-    return replace(view, resize=side, crop=side, squash=True)
-
-
-def _read(part: Listing, view: View) -> Batch:
-    return join(list(_batches(part, view)))
-
-
-def _batches(part: Listing, view: View) -> Iterator[Batch]:
-    """A part's images in its order, with masks where every image has one.
-
-    Those that cannot be read are gone: one that is skipped now would shift all after it.
-    """
-    return part.image_set(view).batches(BATCH, ahead=AHEAD)
-
-
-def tokencut_masks(
-    batch: Batch, device: torch.device, protocol: Protocol = "published"
-) -> AutomaticMasks:
-    """Masks of one's own images, which have no annotation; kept are those of an object."""
-    network = feature_model(FEATURES, FEATURE_SIDE, device)
-    refining = options(protocol, "refine")
-    return sound(automatic_masks(network, feature_spec(FEATURES), batch.images, **refining))
 
 
 # What came of it
@@ -501,95 +372,56 @@ def answer_all(
         classifier = make_classifier(network, spec, c.precision, probe=probe, frozen=run.frozen)
         for dataset, part in run.data.test.items():
             shown = sample(part, c.test_images, c.seed)
-            answers = classifier.predict(_batches(shown, run.model.view))
+            answers = classifier.predict(batches(shown, run.model.view))
             names = {"index": range(len(answers)), "file": shown.ids}
             rows.append(answers.assign(model=name, dataset=dataset, **names))
         say(f"answered: {name}")
     return pd.concat(rows, ignore_index=True)
 
 
-def look_at_all(run: OwnRun, models: Mapping[str, nn.Module]) -> pd.DataFrame:
-    """Where each model looks, on test images with a mask: `look_rows`, `model` and `file`.
-
-    Without any such image the table is empty.
-    """
-    names, rows = list(run.data.classes), []
-    for dataset, part in run.data.test.items():
-        masked = part.select(np.flatnonzero(part.rows["mask"].notna()))
-        shown = sample(masked, run.choices.looked_at, run.choices.seed)
-        if not len(shown):
-            continue
-        batch = _read(shown, run.model.view)
-        seen = batch.masks.flatten(1).any(dim=1).nonzero()[:, 0]
-        batch, files = batch.select(seen), shown.select(seen).ids
-        for name, network in models.items():
-            found = look_rows(look(network, run.model.spec, batch, names), batch, dataset)
-            rows.append(found.assign(model=name, file=files))
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
-
-
-def lean_of_all(
+def audit_all(
     run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
-) -> pd.DataFrame:
-    """What each model answers to held-out images on other backgrounds: `lean_rows` and `model`.
+) -> dict[str, Audited]:
+    """The audit of each model on held-out images, by its name (`own_audit.audit_images`).
 
     Their masks are TokenCut's where those of finetuning are. Where nothing can be put on another
-    background the table is empty, and `say` is told why.
+    background there is no audit, and `say` is told why.
     """
-    part, view = run.data.test[HELD_OUT], run.model.view
-    if run.data.masks != TOKENCUT:
+    c, tokencut, part = run.choices, run.data.masks == TOKENCUT, run.data.test[HELD_OUT]
+    if not tokencut:
         part = part.select(np.flatnonzero(part.rows["mask"].notna()))
-    part = sample_evenly(part, run.choices.looked_at, run.choices.seed)
+    part = sample_evenly(part, c.looked_at, c.seed)
     if not len(part):
         say("no background gap: no held-out image has a mask")
-        return pd.DataFrame()
-    batch, rows = _read(part, view), []
-    if run.data.masks == TOKENCUT:
-        found = tokencut_masks(batch, run.device, run.choices.protocol)
-        batch = replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
-    if not len(batch):
-        say("no background gap: TokenCut finds no object in any held-out image")
-        return pd.DataFrame()
-    shown = (batch.images, batch.masks > 0.5, batch.labels)
+        return {}
+    images, notes = read(part, run.model.view), []
     try:
-        for name, network in models.items():
-            found = lean_rows(network, run.model.spec, *shown, seed=run.choices.seed)
-            background_gap(found)
-            rows.append(found.assign(model=name))
+        if tokencut:
+            images, part, note = with_masks(run.model, images, part, c.protocol)
+            notes.append(note)
+        return {
+            name: audit_images(
+                name, replace(run.model, network=network), images, part, run.data.classes,
+                data=c.data, tokencut=tokencut, notes=notes, seed=c.seed, precision=c.precision,
+            )
+            for name, network in models.items()
+        }  # fmt: skip
     except ValueError as error:
         say(f"no background gap: {error}")
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame()
+        return {}
 
 
 def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch, names = _read(run.shown, run.model.view), list(run.data.classes)
+    batch, names = read(run.shown, run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 
 
-def lean_gaps(lean: pd.DataFrame) -> pd.DataFrame:
-    """The background gap of each model of `lean_of_all`, in points, with its 95 % interval.
-
-    Columns: model, images, gap_pts, low_pts, high_pts.
-    """
-    columns = ["model", "images", "gap_pts", "low_pts", "high_pts"]
-    parts = lean.groupby("model", sort=False) if len(lean) else ()
-    rows = [(model, *background_gap(part)) for model, part in parts]
-    return pd.DataFrame(rows, columns=columns)
-
-
 def accuracies(answers: pd.DataFrame) -> pd.DataFrame:
-    """Top-1 of each model on each set, in percent, with the 95 % interval over images.
-
-    Columns: dataset, model, images, top1_pct, low_pct, high_pct.
-    """
-    rows = []
-    for (dataset, model), part in answers.groupby(["dataset", "model"], sort=False):
-        right = 100.0 * (part["label_rank"] == 0).to_numpy(dtype=float)
-        interval = mean_interval(torch.from_numpy(right), PERCENT)
-        rows.append((dataset, model, len(right), right.mean(), *interval))
-    columns = ["dataset", "model", "images", "top1_pct", "low_pct", "high_pct"]
-    return pd.DataFrame(rows, columns=columns)
+    """Top-1 in percent, a row a set and a column a model, in the order of `answers`."""
+    table = accuracy_table(answers, ["dataset", "model"])
+    table = table.pivot(index="dataset", columns="model", values="top1_pct")
+    return table.loc[answers["dataset"].unique(), answers["model"].unique()]
 
 
 def changes(answers: pd.DataFrame) -> pd.DataFrame:
@@ -626,10 +458,9 @@ class OwnResult:
     run: OwnRun
     lr: float
     rates: pd.DataFrame
-    accuracies: pd.DataFrame
+    answers: pd.DataFrame
     changes: pd.DataFrame
-    looks: pd.DataFrame
-    lean: pd.DataFrame
+    audits: Mapping[str, Audited]
     models: Mapping[str, nn.Module]
 
     @property
@@ -651,9 +482,8 @@ def finetune_folder(
 
     Source: RobustViT Sec. 3-4. The rate is the paper's rule's on the validation images; then the
     same by the cure `against`, so that what `cure` adds is told from what more training does.
-    Leaves `weights.safetensors`, `rates`, `accuracies`, `changes`, `looks` and `lean` as parquet,
-    `run.json` and `log.txt`; a run that was stopped goes on. `network` as in `prepare`. `say` is
-    told each line for people, `step` each step.
+    Leaves the weights, the tables of `save`, `run.json` and `log.txt`; a run that was stopped goes
+    on. `network` as in `prepare`. `say` is told each line for people, `step` each step.
     Raises: as `prepare` and `chosen_rate`.
     """
     say = Log(say)
@@ -664,24 +494,27 @@ def finetune_folder(
     say(about_rate(run, rates, lr))
     models = networks(run, lr, say, step)
     answers = answer_all(run, models, say)
-    looks, lean = look_at_all(run, models), lean_of_all(run, models, say)
-    result = OwnResult(run, lr, rates, accuracies(answers), changes(answers), looks, lean, models)
-    save(result, answers)
+    audits = audit_all(run, models, say)
+    result = OwnResult(run, lr, rates, answers, changes(answers), audits, models)
+    save(result)
     return result
 
 
-def save(result: OwnResult, answers: pd.DataFrame) -> None:
-    """Write the tables and the weights."""
+def save(result: OwnResult) -> None:
+    """Write the weights, and `rates`, `answers`, `changes` and `lean` (each answer of the audits)
+    as parquet, and `audits.json`, an `Audit` a model."""
+    out, audits = result.run.out, result.audits
+    lean = [found.rows.assign(model=name) for name, found in audits.items()]
     tables = {
-        "answers": answers,
         "rates": result.rates.drop(columns="log"),
-        "accuracies": result.accuracies,
+        "answers": result.answers,
         "changes": result.changes,
-        "looks": result.looks,
-        "lean": result.lean,
+        "lean": pd.concat(lean, ignore_index=True) if lean else pd.DataFrame(),
     }
     for name, table in tables.items():
-        write_atomically(result.run.out / f"{name}.parquet", table.to_parquet)
-    made = _folder_of(result.run, result.run.cure, result.lr) / WEIGHTS
-    write_atomically(result.weights, lambda target: shutil.copyfile(made, target))
+        write_atomically(out / f"{name}.parquet", table.to_parquet)
+    facts = {name: found.audit.model_dump() for name, found in audits.items()}
+    write_atomically(out / "audits.json", json.dumps(facts, indent=1) + "\n")
+    made = next(row for row in result.run.table() if row.lr == result.lr)
+    write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

@@ -25,11 +25,12 @@ class OwnParams(OwnChoices, Params):
     images_per_class: Count = Field(2, ge=1, description="finetuned on")
     rates: list[Rate] = Field([5.0e-6, 5.0e-5], min_length=1, description="that the rule tries")
     test_images: Count = Field(200, ge=8, description="at most, of each test set")
-    looked_at: Count = Field(40, ge=4, description="at most, test images whose maps are measured")
+    looked_at: Count = Field(40, ge=4, description="at most, held-out images of the audit")
     shown: int = Field(6, ge=2, le=20, description="images in a row of pictures")
     example_images: Count = Field(8, ge=4, description="of each class of the example")
 
     @property
     def choices(self) -> OwnChoices:
         """What `finetune_folder` is told."""
-        return OwnChoices(**{name: getattr(self, name) for name in OwnChoices.model_fields})
+        values = {name: getattr(self, name) for name in OwnChoices.model_fields}
+        return OwnChoices.model_construct(**values)  # they are checked

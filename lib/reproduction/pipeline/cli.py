@@ -127,10 +127,10 @@ def check(options: argparse.Namespace) -> int:
         from relevit.data.own.check import apart, examine_parts, lines, need_usable
         from relevit.data.own.folder import read_splits
         from relevit.data.own.outlines import MaskValues
-    values = MaskValues(tuple(options.object), tuple(options.ignore))
-    parts = read_splits(options.data, options.masks, values=values, images=options.images)
+    values = MaskValues(tuple(options.object_values), tuple(options.ignored_values))
+    parts = read_splits(options.data, options.masks, values=values, images=options.images_folder)
     _need_new(options, [path for part in parts.values() for path in part.images])
-    found = examine_parts(parts, corrupted=_corrupted(options))
+    found = examine_parts(parts, corrupted=options.corrupted)
     for name, findings in found.items():
         _say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
     if options.list:
@@ -182,25 +182,7 @@ def finetune(options: argparse.Namespace) -> int:
     from relevit.base.process import loading
     from relevit.choices.own import OwnChoices
 
-    given = {
-        "data": options.data,
-        "masks": options.masks,
-        "images_folder": options.images,
-        "object_values": options.object,
-        "ignored_values": options.ignore,
-        "own_model": options.model,
-        "own_weights": options.weights,
-        "own_options": _pairs(options.model_options),
-        "shifted": options.shifted,
-        "new_head": options.new_head,
-        "cure": options.cure,
-        "against": options.against,
-        "trained_blocks": options.blocks,
-        "corrupted": _corrupted(options),
-        "rates": None if options.rate is None else [options.rate],
-    }
-    values = {key: value for key, value in given.items() if value is not None}
-    choices = OwnChoices.checked(values | _pairs(options.settings), "relevit finetune")
+    choices = OwnChoices.checked(_asked(options), "relevit finetune")
     say, step = _progress(options.quiet)
     say(f"finetuning {choices.own_model} on {choices.data}, into {options.out}")
 
@@ -215,22 +197,14 @@ def finetune(options: argparse.Namespace) -> int:
 def audit(options: argparse.Namespace) -> int:
     """Say how much a model leans on context; 1 where that is more than is asked for, else 0."""
     from relevit.base.process import loading
+    from relevit.choices.own import OwnChoices
 
     with loading():
-        from relevit.data.own.outlines import MaskValues
-        from relevit.finetune.own_audit import AuditChoices, audit_folder
+        from relevit.finetune.own_audit import audit_folder
         from reproduction.pipeline.reports.audited import need_free, write_audit
     need_free(options.out)
-    choices = AuditChoices(
-        data=options.data,
-        masks=options.masks or "",
-        values=MaskValues(tuple(options.object), tuple(options.ignore)),
-        images_folder=options.images,
-        most=options.most,
-        seed=options.seed,
-        corrupted=_corrupted(options),
-    )
-    subject = _subject(options.model, options)
+    choices = OwnChoices.checked(_asked(options), "relevit audit")
+    subject = _subject(options.own_model, options)
     say, _ = _progress(options.quiet)
     found = audit_folder(subject.name, subject.model, subject.classes, choices, say)
     page = write_audit(found, options.out)
@@ -252,18 +226,18 @@ def explain(options: argparse.Namespace) -> int:
         out,
         [name.strip() for name in options.method.split(",")],
         masks=options.masks,
-        values=MaskValues(tuple(options.object), tuple(options.ignore)),
+        values=MaskValues(tuple(options.object_values), tuple(options.ignored_values)),
         save_maps=options.save_maps,
-        skip_unreadable=options.skip_unreadable,
+        skip_unreadable=options.corrupted == "skip",
     )
-    if not (options.model or options.compare):
+    if not (options.own_model or options.compare):
         off, taken = (limits()[FIRST][f"{key}_pct"] for key in ("own_refused", "others_passed"))
         _say(
             f"model: {FIRST}, which knows 40 animals and nothing else; for others give --model",
             f"it is not sure of {off:.0f} % of the drawings of them that it answers rightly, and "
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
-    models = options.compare or [options.model or FIRST]
+    models = options.compare or [options.own_model or FIRST]
     subjects = [_subject(name, options) for name in models]
     explain_pictures(work, subjects, target=options.target, top=options.top, say=_say)
     _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {out}")
@@ -364,14 +338,14 @@ def _subject(name: str, options: argparse.Namespace) -> Any:
     from relevit.models.loading import open_model
     from reproduction.pipeline.explained import Subject, class_names
 
-    kind = _pairs(options.model_options)
-    if options.weights and options.compare:
+    kind = _pairs(options.own_options)
+    if options.own_weights and options.compare:
         raise ValueError("--weights is of one model; compare runs, or names that need none")
     if not Path(name).is_dir():
-        weights = Path(options.weights) if options.weights else None
+        weights = Path(options.own_weights) if options.own_weights else None
         model = open_model(name, weights, options=kind, device=options.device)
         return Subject(name, model, _names(options.names) or class_names(model))
-    if options.weights or kind or options.names:
+    if options.own_weights or kind or options.names:
         raise ValueError(f"{name} is a run with weights, options and names of its own; give none")
     from relevit.finetune.own_folder import open_run
 
@@ -433,8 +407,14 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
     return say, step
 
 
-def _corrupted(options: argparse.Namespace) -> str:
-    return "skip" if options.skip_unreadable else "error"
+def _asked(options: argparse.Namespace) -> dict[str, Any]:
+    """What is asked for of the fields of OwnChoices: options are called as these."""
+    from relevit.choices.own import OwnChoices
+
+    found = {key: value for key, value in vars(options).items() if value is not None}
+    found = {key: found[key] for key in OwnChoices.model_fields if key in found}
+    found["own_options"] = _pairs(options.own_options)
+    return found | _pairs(getattr(options, "settings", []))
 
 
 def _pairs(given: list[str]) -> dict[str, Any]:
@@ -565,8 +545,9 @@ def _of_audit(parser: argparse.ArgumentParser) -> None:
     _of_data(parser)
     parser.add_argument("--names", help="text file with a class's name a line, or imagenet")
     parser.add_argument(
-        "--most", type=int, default=300, metavar="N", help="images at most, drawn by the seed (300)"
-    )
+        "--most", dest="looked_at", type=int, default=300, metavar="N",
+        help="images at most, drawn by the seed (300)",
+    )  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="of images and backgrounds (0)")
     parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
     parser.add_argument(
@@ -600,9 +581,16 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--against", metavar="CURE", help="cure to compare with (label)")
     parser.add_argument(
-        "--blocks", type=int, metavar="N", help="train the last N blocks, norm and head (all)"
+        "--blocks",
+        dest="trained_blocks",
+        type=int,
+        metavar="N",
+        help="train the last N blocks, norm and head (all)",
     )
-    parser.add_argument("--rate", type=float, help="learning rate; else a few are tried")
+    parser.add_argument(
+        "--rate", dest="rates", type=float, nargs=1, metavar="RATE",
+        help="learning rate; else a few are tried",
+    )  # fmt: skip
     parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
     parser.add_argument(
         "--quiet", action="store_true", help="say only what was written, at the end"
@@ -685,44 +673,48 @@ def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
     given = parser.add_mutually_exclusive_group(required=not compare)
     inside = f" ({FIRST})" if compare else ""
     given.add_argument(
-        "--model", type=expanduser, help=f"a timm name, a suite's name, or an --out{inside}"
-    )
+        "--model", dest="own_model", type=expanduser, metavar="MODEL",
+        help=f"a timm name, a suite's name, or an --out{inside}",
+    )  # fmt: skip
     if compare:
         given.add_argument(
             "--compare", type=expanduser, nargs="+", metavar="MODEL", help="some such, side by side"
         )
     parser.add_argument(
-        "--weights", type=expanduser, help="file of its weights; else timm fetches them"
-    )
+        "--weights", dest="own_weights", type=expanduser, metavar="FILE",
+        help="file of its weights; else timm fetches them",
+    )  # fmt: skip
     parser.add_argument(
-        "--model-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
+        "--model-options", dest="own_options", nargs="+", default=[], metavar="KEY=VALUE",
         help="for timm.create_model, like img_size=224",
-    )
+    )  # fmt: skip
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 
 def _of_data(parser: argparse.ArgumentParser) -> None:
     _mask_values(parser)
     parser.add_argument(
-        "--images", type=expanduser, help="folder of a COCO file's pictures, if not beside it"
-    )
+        "--images", dest="images_folder", type=expanduser, metavar="FOLDER",
+        help="folder of a COCO file's pictures, if not beside it",
+    )  # fmt: skip
 
 
 def _mask_values(parser: argparse.ArgumentParser) -> None:
-    for name, what in (("object", "are the object"), ("ignore", "are neither, as a border's 255")):
+    for name, to, what in (
+        ("--object", "object_values", "are the object"),
+        ("--ignore", "ignored_values", "are neither, as a border's 255"),
+    ):
         parser.add_argument(
-            f"--{name}", type=int, nargs="+", default=[], metavar="N",
+            name, dest=to, type=int, nargs="+", default=[], metavar="N",
             help=f"values of label maps that {what}",
         )  # fmt: skip
 
 
 def _unreadable(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--skip-unreadable", action="store_true", help="leave out images that cannot be read"
-    )
+        "--skip-unreadable", dest="corrupted", action="store_const", const="skip", default="error",
+        help="leave out images that cannot be read",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

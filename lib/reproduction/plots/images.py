@@ -326,20 +326,6 @@ def sample_grid(listing: Listing, seed: int = 0) -> Figure:
     return tile_grid([("", whole), *[("object", objects)] * masked], columns=4)
 
 
-def map_tile(
-    image: UInt8[Tensor, "3 height width"],
-    heat: Float[Tensor, "1 height width"] | None = None,
-    mask: Bool[Tensor, "1 height width"] | None = None,
-) -> Figure:
-    """An image, or a map laid over it with the object outlined, and nothing around it."""
-    figure = Figure(figsize=(1.5 * SIDE, 1.5 * SIDE), dpi=DPI)
-    figure.set_label("An image" if heat is None else "A relevance map over its image")
-    parts = (None if part is None else part[0] for part in (heat, mask))
-    tile = Tile(pixels_of(image), "", "black", *parts)
-    draw_tile(bare(figure.add_axes((0, 0, 1, 1))), tile)
-    return figure
-
-
 def outline(axis: Axes, mask: Mask) -> None:
     """A white line around the object of a picture, with a dark edge that is seen on white."""
     if mask.any():  # an image of some sets has none

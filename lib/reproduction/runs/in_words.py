@@ -14,9 +14,9 @@ from pandas.io.formats.style import Styler
 
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.base.results import read_rows
-from relevit.evaluate.lean import Interval, lean_verdict
 from relevit.evaluate.looking import Look
 from relevit.finetune.epochs import LOG, History
+from relevit.finetune.own_audit import Audited
 from reproduction.config import FinetuneParams, Params
 from reproduction.measures.accuracies import changes
 from reproduction.paper.published import published_changes
@@ -101,18 +101,20 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
     ).set_index("learning rate")
 
 
-def gaps_in_words(gaps: pd.DataFrame) -> pd.DataFrame:
-    """The background gap of each model (`your_own.lean_gaps`), with its verdict."""
-    ends = zip(gaps["images"], gaps["gap_pts"], gaps["low_pts"], gaps["high_pts"], strict=True)
-    found = [Interval(*each) for each in ends]
+def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
+    """The background gap of each audited model, by its name, with its verdict."""
+    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
+    shown = (
+        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
+    )
     return pd.DataFrame(
         {
-            "images": [each.images for each in found],
-            "background gap, points": [signed(each.value) for each in found],
-            "95 % interval": [f"{signed(each.low)} to {signed(each.high)}" for each in found],
-            "verdict": [lean_verdict(each) for each in found],
+            "images": [images["same"] for images in shown],
+            "background gap, points": [signed(gap.value) for gap, _ in found],
+            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
+            "verdict": [verdict for _, verdict in found],
         },
-        index=gaps["model"],
+        index=pd.Index(audits, name="model"),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from habitats.cutouts import TEST_SETS
 from relevit.evaluate.looking import Look
+from relevit.finetune.own_audit import Mean
 from reproduction.config import BenchmarkParams, FinetuneParams
 from reproduction.runs import in_words
 from reproduction.runs.outcomes import of_study
@@ -73,15 +75,22 @@ def test_rates_are_exact_and_a_gain_is_no_loss():
 
 
 def test_a_gap_has_its_interval_and_verdict():
-    columns = ["model", "images", "gap_pts", "low_pts", "high_pts"]
-    gaps = pd.DataFrame(
-        [("original", 40, 50.04, 29.1, 66.1), ("b", 40, 4.0, -1, 9)], columns=columns
-    )
-    assert rows(in_words.gaps_in_words(gaps)) == {
+    gaps = {"original": (50.04, 29.1, 66.1, "leans"), "b": (4.0, -1.0, 9.0, "does not lean")}
+    audits = {
+        name: SimpleNamespace(
+            audit=SimpleNamespace(
+                gap_pts=Mean(value=gap, low=low, high=high),
+                verdict=verdict,
+                conditions=[SimpleNamespace(condition="same", images=40)],
+            )
+        )
+        for name, (gap, low, high, verdict) in gaps.items()
+    }
+    assert rows(in_words.gaps_in_words(audits)) == {
         "original": [40, "+50.0", "+29.1 to +66.1", "leans"],
         "b": [40, "+4.0", "-1.0 to +9.0", "does not lean"],
     }
-    assert in_words.gaps_in_words(gaps[:0]).empty, "no image has a mask"
+    assert in_words.gaps_in_words({}).empty, "no image has a mask"
 
 
 # Of many

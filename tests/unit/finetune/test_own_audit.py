@@ -12,18 +12,12 @@ from PIL import Image
 from timm.data import ImageNetInfo
 from torch import nn
 
+from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval
-from relevit.finetune import own_audit, own_data, your_own
-from relevit.finetune.own_audit import (
-    Audit,
-    AuditChoices,
-    audit_folder,
-    expected_gain,
-    head_places,
-    sentence,
-)
+from relevit.finetune import own_audit, own_data, own_images
+from relevit.finetune.own_audit import Audit, audit_folder, expected_gain, head_places, sentence
 from relevit.masks import AutomaticMasks
 from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
@@ -54,7 +48,7 @@ def data(tmp_path_factory) -> Path:
 def audited(what, data, names=NAMES, **choices):
     network = what if isinstance(what, nn.Module) else Reader(what)
     return audit_folder(
-        "stub", OwnModel(network, SPEC, False), names, AuditChoices(str(data), **choices)
+        "stub", OwnModel(network, SPEC, False), names, OwnChoices(data=str(data), **choices)
     )
 
 
@@ -100,7 +94,7 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
     folders = [Path(file).parent.name for file in found.rows["file"]]
     assert folders == [found.names[label] for label in found.rows["label"]]
     assert found.rows["file"].nunique() == 55 and len({*found.audit.examples}) == 12
-    assert audited(*how, most=20).audit.images == 20
+    assert audited(*how, looked_at=20).audit.images == 20
 
 
 def test_what_is_told_best_and_noted():
@@ -150,8 +144,8 @@ def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
         masks[:2] = ~masks[:2]
         return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
 
-    monkeypatch.setattr(your_own, "automatic_masks", found)
-    monkeypatch.setattr(your_own, "feature_model", lambda *how: None)
+    monkeypatch.setattr(own_images, "automatic_masks", found)
+    monkeypatch.setattr(own_images, "feature_model", lambda *how: None)
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
     assert "the background in its place, in 2 of 60" in audit.notes[0]

@@ -5,10 +5,10 @@ import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 
 from relevit.choices.own import OwnChoices
+from relevit.finetune.own_audit import Mean
 from reproduction.pipeline.cli import main
 from reproduction.pipeline.reports.finetuned import command, leaned
 
@@ -50,12 +50,19 @@ def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
 
 
 def test_the_finding_says_how_much_the_model_leaned():
-    rows = [
-        {"model": model, "image": image, "condition": condition, "right": right}
-        for model, wrong in {"original": 6, "without": 4, "with swaps": 1}.items()
-        for image in range(10)
-        for condition, right in {"same": True, "other": image >= wrong}.items()
-    ]
-    said = leaned(SimpleNamespace(cure="swap"), pd.DataFrame(rows))
-    assert re.fullmatch(r" Its background gap was \+60 \(.*\) points, and is \+10 \(.*\)\.", said)
-    assert leaned(SimpleNamespace(cure="swap"), pd.DataFrame()) == ""
+    gaps = {
+        "original": (60, 22.4, 81, "leans"),
+        "without": (40, 9, 66, "too few to tell"),
+        "with swaps": (3, -2.2, 8, "does not lean"),
+    }
+    audits = {
+        name: SimpleNamespace(
+            audit=SimpleNamespace(gap_pts=Mean(value=gap, low=low, high=high), verdict=verdict)
+        )
+        for name, (gap, low, high, verdict) in gaps.items()
+    }
+    assert leaned(SimpleNamespace(cure="swap"), audits) == (
+        " Its background gap was 60 points (22 to 81: leans), and is 3 points (-2 to 8: does not "
+        "lean)."
+    )
+    assert leaned(SimpleNamespace(cure="swap"), {}) == ""

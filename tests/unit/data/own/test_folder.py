@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -160,106 +161,60 @@ def test_a_class_that_training_lacks_is_named(tmp_path):
         read_splits(tmp_path)
 
 
-def remove_images(folder):
-    shutil.rmtree(folder / "images")
-    shutil.rmtree(folder / "masks")
-
-
-def flatten(folder):
-    remove_images(folder)
-    save_jpeg(picture(0, 0), folder / "0.jpg")
-
-
-def lie_deeper(folder):
-    write_plain(folder / "more")
-    (folder / "data").mkdir()
-    for name in ("images", "masks"):
-        (folder / name).rename(folder / "data" / name)
-
-
-def flat_folders(pictures, masks):
-    def spoil(folder):
-        for kind, name in (("images", pictures), ("masks", masks)):
-            (folder / name).mkdir(exist_ok=True)
-            for path in (folder / kind).glob("*/*"):
-                path.rename(folder / name / f"{path.parent.name}_{path.name}")
-            for path in [*(folder / kind).iterdir()]:
-                if path.is_dir():
-                    path.rmdir()
-            if not any((folder / kind).iterdir()):
-                (folder / kind).rmdir()
-
-    return spoil
-
-
-def also_labels(folder):
-    shutil.copytree(folder / "masks", folder / "labels")
-    (folder / "masks").rename(folder / "ground truth")
-
-
-def masks_aside(*endings):
-    def spoil(folder):
-        for path in (folder / "masks").glob("ant/*.png"):
-            for ending in endings:
-                shutil.copy(path, folder / "images" / "ant" / f"{path.stem}{ending}")
-        shutil.rmtree(folder / "masks")
-
-    return spoil
-
-
-def empty_class(folder):
-    (folder / "images" / "cat").mkdir()
-
-
-def heic_class(folder):
-    empty_class(folder)
-    (folder / "images" / "cat" / "0.heic").write_text("no picture")
-
-
-def masks_of_another_class(folder):
-    (folder / "masks" / "ant").rename(folder / "masks" / "aunt")
-
-
-def masks_of_other_names(folder):
-    for path in (folder / "masks").glob("*/*.png"):
-        path.rename(path.with_name(f"{path.stem}_mask.png"))
-
-
-def two_pictures(folder):
-    picture(0, 0).save(folder / "images" / "ant" / "0.png")
-
-
-def two_masks(folder):
-    shutil.copy(folder / "masks" / "ant" / "0.png", folder / "masks" / "ant" / "0.PNG")
-
-
-def jpeg_mask(folder):
-    save_jpeg(picture(0, 0), folder / "masks" / "ant" / "1.jpg")
+# Pictures and masks in two flat folders.
+FLAT = """for f in images/*/*.jpg masks/*/*.png
+do mv $f ${{f%%/*}}/$(basename ${{f%/*}})_${{f##*/}}; done
+rmdir */*/; mv images x; mv masks {1}; mv x {0}"""
+ASIDE = "for f in 0 1; do cp masks/ant/$f.png images/ant/${{f}}{}; done"
 
 
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (remove_images, r"has no class folder; put the pictures of each class into a folder"),
-        (flatten, r"has 1 pictures and no class folder"),
-        (lie_deeper, r"data has images and masks, and so is a data set of its own .*; give this"),
-        (empty_class, r"the class folder .*cat has no pictures; needed are files that end in"),
-        (heic_class, r"cat has 1 files like 0.heic and no picture"),
-        (masks_of_another_class, r"masks has the class 'aunt', which .*images lacks \(1 such\)"),
-        (masks_of_other_names, r"none of the 4 pictures has a mask in .* would be .*ant/0.png"),
-        (two_pictures, r"ant has the pictures 0.jpg and 0.png, .*which their mask is 0; rename"),
-        (two_masks, r"ant has the masks 0.PNG and 0.png, so that it is not known which"),
-        (jpeg_mask, r"masks/ant/1.jpg is no PNG file \(1 such in .*\); save masks as PNG"),
-        (flat_folders("images", "labels"), r"has images and labels, which are called as pictures"),
-        (flat_folders("image", "mask"), r"image and mask, .* into images/<class> and its masks"),
-        (flat_folders("JPEGImages", "SegmentationClass"), r"JPEGImages and SegmentationClass, wh"),
-        (also_labels, r"has ground truth and labels, and each may be the masks; call one of them"),
-        (masks_aside("_mask.png", "_mask_1.png"), r"0_mask.png and 0_mask_1.png, both masks of 0"),
-        (masks_aside("_mask.jpg"), r"0_mask.jpg is called as the mask of 0 and is no PNG file; sa"),
+        ("rm -r *", r"has no class folder; put the pictures of each class into a folder"),
+        ("mv images/ant/0.jpg . ; rm -r */", r"has 1 pictures and no class folder"),
+        (
+            "mkdir data; mv images masks data; cp -r data/images more",
+            r"data has images and masks, and so is a data set of its own .*; give this",
+        ),
+        ("mkdir images/cat", r"the class folder .*cat has no pictures; needed are files that end"),
+        ("mkdir images/cat; touch images/cat/0.heic", r"cat has 1 files like 0.heic and no pict"),
+        ("mv masks/ant masks/aunt", r"masks has the class 'aunt', which .*images lacks \(1 such\)"),
+        (
+            "for f in masks/*/*.png; do mv $f ${f%.png}_mask.png; done",
+            r"none of the 4 pictures has a mask in .* would be .*ant/0.png",
+        ),
+        (
+            "cp images/ant/0.jpg images/ant/0.png",
+            r"ant has the pictures 0.jpg and 0.png, .*which their mask is 0; rename",
+        ),
+        (
+            "cp masks/ant/0.png masks/ant/0.PNG",
+            r"ant has the masks 0.PNG and 0.png, so that it is not known which",
+        ),
+        (
+            "cp images/ant/0.jpg masks/ant/1.jpg",
+            r"1.jpg is no PNG file \(1 such in .*\); save masks",
+        ),
+        (FLAT.format("images", "labels"), r"has images and labels, which are called as pictures"),
+        (FLAT.format("image", "mask"), r"image and mask, .* into images/<class> and its masks"),
+        (FLAT.format("JPEGImages", "SegmentationClass"), r"JPEGImages and SegmentationClass, wh"),
+        (
+            "cp -r masks labels; mv masks 'ground truth'",
+            r"has ground truth and labels, and each may be the masks; call one of them",
+        ),
+        (
+            f"{ASIDE.format('_mask.png')}; {ASIDE.format('_mask_1.png')}; rm -r masks",
+            r"0_mask.png and 0_mask_1.png, both masks of 0",
+        ),
+        (
+            f"{ASIDE.format('_mask.jpg')}; rm -r masks",
+            r"0_mask.jpg is called as the mask of 0 and is no PNG file; sa",
+        ),
     ],
 )
 def test_wrong_folders_are_refused_in_a_sentence(tmp_path, spoil, text):
-    spoil(write_plain(tmp_path))
+    subprocess.run(["bash", "-c", spoil], cwd=write_plain(tmp_path), check=True)
     with pytest.raises(ValueError, match=text):
         read_data(tmp_path)
 
