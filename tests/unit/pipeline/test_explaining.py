@@ -225,12 +225,9 @@ def test_letters_that_no_font_has_are_no_boxes(tmp_path, titles, monkeypatch):
     path, names, said = write(tmp_path / "\u732b.png"), ("\u732b", "\U0001f436", "c", "d", "e"), []
     ours = Subject("ours", model(), names)
     explain_pictures(prepare([path], tmp_path / "map.png"), [ours], top=5, say=said.append)
-    assert said[0].startswith(
-        "no font here draws \u732b (3 such names): pictures say class 0; inst"
-    )
-    assert len(said) == 2 and "\u732b " in said[1]
+    assert len(said) == 1 and "\u732b " in said[0]
     drawn = {title.split("\n")[1].rpartition(" ")[0].rpartition(" ")[0] for title in titles[1:]}
-    assert drawn == {"class 0", "class 1", "c", "d", "e"} and titles[0] == "\\u732b.png"
+    assert drawn == {"class 0", "class 1", "c", "d", "e"}
     assert style.font_families("duck \u00e9") == ["DejaVu Sans"]
     style.font_of.cache_clear()
 

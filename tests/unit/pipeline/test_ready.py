@@ -28,7 +28,6 @@ def lost(name: str) -> str:
 @pytest.mark.parametrize(
     ("where", "name", "value", "said"),
     [
-        (ready.sys, "version_info", (3, 9, 2), "3.11 to 3.13 is needed: make setup PYTHON="),
         (ready, "version", lost, "torch, timm, jupyterlab, ipywidgets, papermill not installed"),
         (shutil, "disk_usage", lambda _: Usage(0, 0, 2**28), "1000 MB are needed"),
         (ready, "SLOW_S", -1.0, "slow or busy"),
