@@ -188,4 +188,4 @@ def test_the_best_by_overlap_are_named_with_it():
     ]
     rows.append(("m", "a", "map_pct", 9.0))
     table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
-    assert best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]
+    assert best_methods(table).loc["m"].tolist()[:2] == ["b 3.0 %", "c 2.0 %"]
