@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from habitats.benchmark import Benchmark
 from habitats.composing import PARTS
 from habitats.cutouts import CUTOUTS
 from habitats.homes import habitats
@@ -126,12 +125,8 @@ def test_patch_maps_are_raised_to_pixels_and_keep_their_sign(scenes):
     torch.testing.assert_close(masses, -64.0 * 64 * scenes.shown())
 
 
-def test_worlds_without_things_have_two_parts_and_photographs_none():
+def test_worlds_without_things_have_two_parts():
     scenes = draw_scenes(CUTOUTS, "a", range(4), size=32)
     assert set(scenes.owners.unique().tolist()) == {0, 3}
     with pytest.raises(ValueError, match="part 'cactus' is unknown; use some of"):
         CUTOUTS.draw("a", [0], without=["cactus"])
-    photographs = Benchmark()
-    photographs.name, photographs.composable = "imagenet", False
-    with pytest.raises(ValueError, match="no part can be drawn away; give benchmark"):
-        draw_scenes(photographs, "a", range(4))

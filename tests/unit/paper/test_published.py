@@ -109,8 +109,3 @@ def test_names_in_the_papers_tables():
     names = {"vit-b": "ViT-B", "ar-l": "AR-L", "deit-s-cut": "DeiT-S", "dino-b": "DINO-B"}
     names |= dict.fromkeys(("tiny", "mae-b", "ViT-B"))
     assert {name: published_name(name) for name in names} == names
-
-
-def test_an_unknown_table_is_refused():
-    with pytest.raises(ValueError, match=r"published_rows: \['T9'\] are unknown; use some of"):
-        paper.published_rows("T9")

@@ -76,13 +76,6 @@ def test_bars_of_each_arm_are_the_changes_with_and_without():
     assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a", "r"]
 
 
-def test_halves_of_the_classes_are_side_by_side_on_each_set():
-    shown = pd.concat([added(arms=("published",)).assign(dataset=name) for name in ("val", "a")])
-    (axis,) = pictures.halves_bars(shown, "title").axes
-    assert heights(axis) == [2, 2, 3, 3] and drawn(axis)[1][0] == [1, 6]
-    assert [text.get_text() for text in axis.get_xticklabels()] == ["val", "a"]
-
-
 def test_neighbours_have_a_point_a_model_and_probes_none():
     rows = [("with", "val", "k = 1", 80.0, 100), ("with", "val", "linear probe", 90.0, math.nan)]
     shown = table("model data test accuracy_pct images", *rows)
@@ -195,7 +188,7 @@ def test_three_tests_have_a_panel_each_and_marks_are_grey():
         for name in ("gae", "(random)")
         for score in ("rank_correlation", "miou_pct", "erasing_pts", "truth_pct")
     ]
-    figure = pictures.three_tests(table("method score value low high", *rows), "t")
+    figure = pictures.score_bars(table("method score value low high", *rows), "t")
     assert len(figure.axes) == 3 and drawn(figure.axes[0])[2] == ["gae", "(random)"]
     colours = [to_hex(bar.get_facecolor()) for bar in figure.axes[1].patches]
     assert colours == [METHODS["gae"], FAINT]
@@ -213,12 +206,6 @@ def test_two_tests_make_a_dot_a_method():
     assert axis.get_title().endswith("1.00") and [text.get_text() for text in axis.texts] == [
         *"abc"
     ]
-
-
-def test_costs_are_bars_with_their_numbers():
-    axis = pictures.cost_bars({"gae": 2.4, "lrp": 1200.0}, "t").axes[0]
-    assert [text.get_text() for text in axis.texts] == ["2", "1,200"]
-    assert axis.get_xscale() == "log"
 
 
 def test_scores_stand_in_the_order_of_what_is_better():
@@ -239,7 +226,7 @@ def test_arms_stand_in_the_order_of_the_table_and_ours_stands_out():
         ["swap_5e-6", "relevance"]
     )
     (axis,) = pictures.arm_changes(arms, "title", ours=["relevance"]).axes
-    names = [text.get_text() for text in axis.get_yticklabels()]
-    assert names == ["swap, at the rate of relevance", "relevance"]
-    assert [line.get_xdata().tolist() for line in axis.lines[:4]] == [[8, 10], [9], [5, 8], [7]]
-    assert [line.get_color() for line in axis.lines[:4]].count(OURS) == 2
+    assert drawn(axis) == (
+        [9, 7], [[8, 10], [5, 8]], ["swap, at the rate of relevance", "relevance"]
+    )  # fmt: skip
+    assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [FAINT, OURS]

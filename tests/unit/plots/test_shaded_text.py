@@ -113,12 +113,3 @@ def test_html_underlines_the_rationale_and_blanks_inside_it():
 def test_html_tells_what_was_not_read():
     html = shaded_html(read(left_out=12), relevance(a=1.0))
     assert plain(html).startswith("[CLS] a") and plain(html).endswith("[SEP] … 12 tokens not read")
-
-
-# Errors
-
-
-@pytest.mark.wrong_types
-def test_errors():
-    with pytest.raises(ValueError, match=r"token_shades: a map \(3,\) for 17 tokens; needed is"):
-        shaded_html(read(), torch.zeros(3))

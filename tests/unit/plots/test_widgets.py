@@ -218,11 +218,3 @@ def test_the_picture_holds_the_chosen_head(batch, views):
 def test_a_map_that_is_published_as_nan_is_shown_as_empty(network, spec, batch):
     flat = {"flat": torch.full((3, 4), float("nan"))}
     assert "cosine 0.00" in shown(method_explorer(network, spec, batch.images, flat))[1]
-
-
-def test_a_photograph_has_one_background(network, spec, bench):
-    class Photographs(type(bench)):
-        composable = False
-
-    with pytest.raises(ValueError, match="background of a photograph of habitats cannot be chosen"):
-        habitat_explorer(network, spec, Photographs("habitats"))

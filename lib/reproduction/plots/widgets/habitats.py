@@ -24,13 +24,8 @@ def habitat_explorer(
 
     It begins with `animal`, by default the first, at home and in the first habitat of another in
     which the answer changes. Each change draws two images and explains their predicted class (GAE).
-    Raises: ValueError for photographs, which have one background each.
+    The benchmark is `composable`: photographs have one background each.
     """
-    if not bench.composable:
-        raise ValueError(
-            f"habitat_explorer: the background of a photograph of {bench.name} cannot be chosen; "
-            "use one that is drawn, such as habitats"
-        )
     homes = [home.name for home in HOMES]
 
     def seen(label: int, families: list[int], pose: int = 1) -> tuple[Batch, Look]:
