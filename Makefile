@@ -132,7 +132,7 @@ format: setup  ## Mend what lint can mend
 	$(BIN)/ruff format .
 	$(STRIP) $(ALL)
 
-bench: setup  ## Measure speed and memory
+bench: setup  ## Measure speed
 	$(BIN)/python tools/bench.py
 
 lock: $(UV)  ## Pin the dependencies of pyproject.toml anew (UPGRADE=1: to the newest versions)

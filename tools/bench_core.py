@@ -1,11 +1,9 @@
-"""What the benchmarks share: tables, rounds, memory, agreement of numbers, text."""
+"""What the benchmarks share: tables, rounds, agreement of numbers, text."""
 
 from __future__ import annotations
 
 import argparse
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -23,17 +21,16 @@ CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 class Table(NamedTuple):
     """One comparison, with --batch / `divisor` images; `targets` are (a, b, sign, a / b).
 
-    A target of None only prints the ratio. `limit` bounds how far the numbers may differ.
+    A target of None only prints the ratio.
     """
 
     task: str
     model: str
     divisor: int
     targets: tuple[tuple[str, str, str, float | None], ...]
-    limit: float = LIMIT
 
 
-Batch = tuple[Tensor, ...]  # images, masks, labels; or what else a comparison is about
+Batch = tuple[Tensor, ...]  # images, masks, labels
 Numbers = dict[str, list[Tensor]]
 Variant = Callable[[nn.Module, Tensor, Tensor, Tensor], Numbers]
 
@@ -69,7 +66,7 @@ def agree(found: dict[str, float], limit: float = LIMIT) -> bool:
 
 def time_rounds(
     variants: dict[str, Variant],
-    model: nn.Module | None,
+    model: nn.Module,
     batch: Batch,
     repeats: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -92,27 +89,9 @@ def time_rounds(
     return seconds, results
 
 
-def peak_mib(device: str) -> float:
-    """Largest memory of this process so far: allocated on the GPU, otherwise resident."""
-    if device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return resident / (2**20 if sys.platform == "darwin" else 2**10)
-
-
 def measure(table: Table, variants: dict[str, Variant], args: argparse.Namespace) -> dict[str, Any]:
-    """`compare` with random weights and images."""
-    return compare(table, variants, *build(table, args), args)
-
-
-def compare(
-    table: Table,
-    variants: dict[str, Variant],
-    model: nn.Module | None,
-    batch: Batch,
-    args: argparse.Namespace,
-) -> dict[str, Any]:
     """Seconds, ratios (median over rounds) and differences of one table, as plain data."""
+    model, batch = build(table, args)
     seconds, results = time_rounds(variants, model, batch, args.repeats, CLOCKS[args.clock])
     ratios = []
     for a, b, sign, target in table.targets:
@@ -122,23 +101,20 @@ def compare(
             continue
         met = value >= target if sign == ">=" else value <= target
         ratios.append([f"{a} / {b}", value, f"{sign} {target}", "met" if met else "missed"])
+    found = differences(results["published"], results["ours"])
     row = {"task": table.task, "model": table.model, "images": len(batch[0])}
-    if "ours" in results:
-        row["differences"] = differences(results["published"], results["ours"])
-        row["limit"] = table.limit
-    return row | {"seconds": seconds, "ratios": ratios}
+    return row | {"differences": found, "limit": LIMIT, "seconds": seconds, "ratios": ratios}
 
 
 def describe(row: dict[str, Any]) -> str:
     """One table as text."""
     lines = [
         f"\n{row['task']}, {row['model']}, batch {row['images']}",
-        "              median s  min .. max s        images/s  memory MiB",
+        "              median s  min .. max s        images/s",
     ]
     for name, values in row["seconds"].items():
         middle, span = statistics.median(values), f"{min(values):.3f} .. {max(values):.3f}"
-        rate, memory = row["images"] / middle, row["memory_mib"].get(name, "-")
-        lines.append(f"  {name:11} {middle:9.3f}  {span:18} {rate:9.2f} {memory:>11}")
+        lines.append(f"  {name:11} {middle:9.3f}  {span:18} {row['images'] / middle:9.2f}")
     for name, value, target, met in row["ratios"]:
         lines.append(f"  {name}: {value:.2f}" + (f", target {target}: {met}" if met else ""))
     for name, value in row.get("differences", {}).items():

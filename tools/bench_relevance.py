@@ -10,7 +10,7 @@ maps, left unused, and one backward pass to the weights; none uses fused attenti
 from __future__ import annotations
 
 import copy
-from functools import cache, partial
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from bench_core import Numbers, Table, Variant
 from relevit.attention.recording import record_attention
 from relevit.attribution import gae, patch_grid, to_heatmap
-from relevit.base.device import autocast
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.losses import Step, background_loss, confidence_loss, foreground_loss
@@ -31,7 +30,6 @@ TABLES = (
     Table("relevance", "vit_l", 8, (("published", "ours", ">=", 6.0),)),
     Table("step", "vit_b", 1, (("published", "ours", ">=", 3.2), ("ours", "floor", "<=", 1.1))),
 )
-EVALUATION = Table("evaluation", "vit_b", 1, (("float32", "bfloat16", ">=", 1.0),))
 
 # What a step needs beside the model, once for each model.
 
@@ -105,17 +103,10 @@ def update(model: nn.Module, losses: dict[str, Tensor]) -> Numbers:
     return named | {"weight gradients": gradients}
 
 
-def forward(model: nn.Module, images: Tensor, *_: Tensor, precision: str) -> Numbers:
-    """A plain forward pass, with fused attention."""
-    with torch.inference_mode(), autocast(images.device, precision):
-        return {"logits": [model(images)]}
-
-
 TASKS: dict[str, dict[str, Variant]] = {
     "relevance": {
         "published": lambda m, x, _, y: {"relevance": [published_relevance(m, x, y).detach()]},
         "ours": lambda m, x, _, y: {"relevance": [gae(m, x, y)]},
     },
     "step": {"published": published_step, "ours": our_step, "floor": floor_step},
-    "evaluation": {name: partial(forward, precision=name) for name in ("float32", "bfloat16")},
 }

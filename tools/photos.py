@@ -20,19 +20,17 @@ import numpy as np
 import pandas as pd
 import torch
 
-from habitats.real.pacs import CLASSES, COUNTS, DOMAINS
+from habitats.real.pacs import COUNTS, DOMAINS
 from relevit.base.device import cores
 from relevit.base.files import project_root
 from relevit.base.results import read_json, read_rows, read_table
-from relevit.data.batch import join
-from relevit.evaluate.looking import look
-from relevit.finetune.epochs import LOG, WEIGHTS
+from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing, judge
 from reproduction import plots
 from reproduction.measures.paired import ORIGINAL, difference
 from reproduction.runs import photos
 from reproduction.runs.outcomes import ENDS
-from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, pictures, tokencut
+from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, tokencut
 from reproduction.runs.photos import SEARCHED, Run, folder_of
 
 DOCS = project_root() / "docs"
@@ -50,7 +48,6 @@ ELSEWHERE = {"224 pixels": {"side": 224}}
 ELSEWHERE |= {name: {"source": name} for name in ("art_painting", "cartoon")}
 ELSEWHERE_SEEDS = SEEDS[:2]
 ELSEWHERE_ARMS = ("label", "relevance", "swap", "swap_strange", "both")
-LOOKING = (ORIGINAL, "label", "relevance", "swap")
 GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
 
 
@@ -279,27 +276,6 @@ def picture(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def looks(study: Study, rates: pd.DataFrame) -> plt.Figure:
-    """A picture of `val` and of each domain under LOOKING: where they look, and what they answer.
-
-    The first picture of each that they do not all answer alike.
-    """
-    lr = taken(rates)
-    runs = {arm: folder_of(study, Run(arm, SEARCHED, lr.get(arm, 0.0))) for arm in LOOKING}
-    said = {
-        arm: read_table(path / "answers.parquet").set_index(["dataset", "index"])["prediction"]
-        for arm, path in runs.items()
-    }
-    differ = pd.DataFrame(said).nunique(axis=1) > 1
-    (_, *tests) = pictures(study).items()
-    shown = [images.read([int(differ[name].to_numpy().argmax())]) for name, images in tests]
-    batch, seen = join(shown), {}
-    for arm, path in runs.items():
-        own = study.open(path / WEIGHTS)
-        seen[arm] = look(own.network, own.spec, batch, CLASSES)
-    return plots.looks_grid(batch.images, [CLASSES[label] for label in batch.labels], seen)
-
-
 def _bars(axis: plt.Axes, rows: pd.DataFrame, name: str, **style: object) -> None:
     low, middle, high = (rows[f"{name}{end}_pts"] for end in ("_low", "", "_high"))
     away = np.clip([middle - low, high - middle], 0, None)
@@ -338,8 +314,6 @@ def main() -> None:
     study = Study(given.data.resolve(), project_root() / "outputs" / "photos")
     rates = judged(study) if given.tables else make_all(study, given.jobs)
     write(study, rates)
-    path = study.out / "looks.png"  # has pictures of PACS, so it is not kept in docs
-    looks(study, rates).savefig(path, dpi=100, bbox_inches="tight")
 
 
 if __name__ == "__main__":

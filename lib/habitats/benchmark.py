@@ -9,8 +9,7 @@ says the parameter `benchmark`; a notebook opens it once and hands it on.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, runtime_checkable
-from typing import Protocol as Interface
+from typing import Any
 
 import pandas as pd
 
@@ -23,31 +22,6 @@ from relevit.protocols import Options, options
 
 Split = tuple[list[int], list[int]]
 READ = 100  # images with masks in one reading
-
-
-@runtime_checkable
-class Images(Interface):
-    """What is chosen of a preset's images; some of it is for Habitats, some for photographs."""
-
-    data: str  # habitats, imagenet, or a name of READERS
-    data_root: str
-    home_share: float
-    opacity: float
-    classes: str
-    preprocessing: str
-    view_of: str | None
-    ways: int
-    objectnet: str
-    corrupted: str
-    segmentation_set: str
-    finetuned_classes: int
-
-
-@runtime_checkable
-class Parameters(Interface):
-    """Of a notebook, as far as they are read here."""
-
-    benchmark: Images
 
 
 class Benchmark:
@@ -178,8 +152,11 @@ class Benchmark:
         return ""
 
 
-def open_benchmark(cfg: Parameters) -> Benchmark:
-    """The images that a notebook's parameters name; what the others need is not loaded."""
+def open_benchmark(cfg: Any) -> Benchmark:
+    """The images that a notebook's parameters name; what the others need is not loaded.
+
+    `cfg.benchmark` has what a preset may say under `benchmark`: data, data_root and so on.
+    """
     params = cfg.benchmark
     if params.data != "habitats":
         from habitats.photographs import open_photographs

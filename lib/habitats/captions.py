@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from habitats.cutouts import Cutouts
 from habitats.drawings import ANIMALS, Drawings
@@ -55,14 +54,6 @@ _SOME = re.compile(
 _AN = re.compile(r"(?!eu|uni)[aeiou]", re.IGNORECASE)  # how words begin that come after "an"
 
 
-@dataclass(frozen=True)
-class Captioned:
-    """Images, and what is written below each: with its background, and without."""
-
-    batch: Batch
-    captions: tuple[tuple[str, str], ...]
-
-
 def captioned(
     set_name: str,
     indices: Sequence[int],
@@ -70,19 +61,19 @@ def captioned(
     seed: int = 0,
     size: int = 112,
     drawings: Drawings = ANIMALS,
-) -> Captioned:
-    """Images of a set in the style 3d (`Cutouts.draw`) with captions; same arguments, same result.
+) -> tuple[Batch, tuple[tuple[str, str], ...]]:
+    """Images of a set in the style 3d (`Cutouts.draw`), and what is written below each: with its
+    background, and without. Same arguments, same result.
 
     `drawings` are shown instead of the animals.
     """
     batch = Cutouts(drawings=drawings).draw(set_name, indices, seed=seed, size=size)
     names = drawings.classes
     pairs = zip(batch.labels.tolist(), batch.families.tolist(), strict=True)
-    written = [
+    return batch, tuple(
         (caption(names[label], FAMILIES[family].name), caption(names[label]))
         for label, family in pairs
-    ]
-    return Captioned(batch, tuple(written))
+    )
 
 
 def spoken(name: str) -> str:

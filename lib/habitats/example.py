@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jaxtyping import Bool, UInt8
 from PIL import Image
 from torch import Tensor
 
@@ -77,33 +77,21 @@ def write_example(
 def _write(batch: Batch, names: Sequence[str], number: int, folder: Path) -> None:
     """One picture of each class; of those to learn from also the masks, beside."""
     for name, image, mask in zip(names, batch.images, batch.masks, strict=True):
-        _picture(image).save(_made(folder / name / _file(number, "jpg")), quality=QUALITY)
+        file = f"{number:04d}"
+        _save(image.permute(1, 2, 0), folder / name / f"{file}.jpg", quality=QUALITY)
         if folder.name == "images":
-            outline = _made(folder.parent / "masks" / name / _file(number, "png"))
-            _outline(mask).save(outline)
+            _save(mask[0], folder.parent / "masks" / name / f"{file}.png")
 
 
-def _picture(image: UInt8[Tensor, "3 size size"]) -> Image.Image:
-    return Image.fromarray(image.permute(1, 2, 0).contiguous().numpy())
-
-
-def _outline(mask: Bool[Tensor, "1 size size"]) -> Image.Image:
-    return Image.fromarray(mask[0].numpy())
-
-
-def _file(number: int, ending: str) -> str:
-    return f"{number:04d}.{ending}"
-
-
-def _made(path: Path) -> Path:
+def _save(pixels: Tensor, path: Path, **options: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path
+    Image.fromarray(pixels.contiguous().numpy()).save(path, **options)
 
 
 def _need_own(folder: Path, places: Sequence[str], classes: Sequence[str], per_class: int) -> None:
     """Raise ValueError when the folders to write hold what would not be overwritten."""
-    own = {_file(number, ending) for number in range(per_class) for ending in ("jpg", "png")}
+    stems = product(places, classes, (f"{number:04d}" for number in range(per_class)))
+    own = set(map("/".join, stems))
     for path in map(folder.joinpath, pictures_in(folder)[0]):
-        place = path.parent.parent.relative_to(folder).as_posix() if path.parent != folder else ""
-        if place not in places or path.parent.name not in classes or path.name not in own:
+        if path.relative_to(folder).with_suffix("").as_posix() not in own:
             raise ValueError(f"example: {path} is no picture of this example; give an empty folder")

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from habitats.benchmark import Benchmark, Images, Split
+from habitats.benchmark import Benchmark, Split
 from habitats.cutouts import SHIFTED_SETS
 from habitats.real.catalogue import CATALOGUE
 from habitats.real.classes import IMAGENET_INDEX, SHORT_NAMES, split_classes
@@ -38,7 +38,7 @@ PARTS: dict[str, tuple[str, Options]] = {
 }
 
 
-def open_photographs(params: Images) -> Photographs:
+def open_photographs(params: Any) -> Photographs:
     """The papers' sets below `data_root`, or what the reader of READERS that `data` names finds.
 
     All models share one view of the pictures: with preprocessing timm it is that of `view_of`, with
@@ -55,7 +55,7 @@ class Photographs(Benchmark):
 
     root: Path
     view: View
-    params: Images
+    params: Any  # as of `open_benchmark`
 
     outlined: ClassVar[str] = "val"
     example_sets: ClassVar = SHIFTED_SETS

@@ -1,28 +1,20 @@
-"""The benchmarks of maps, answers and masks: both orders of work agree, a wrong one is found."""
+"""The benchmarks of maps and steps: both orders of work agree, a wrong one is found."""
 
-import importlib
 import json
 
 import pytest
 
 from relevit.attribution import METHODS
-from relevit.base.device import fast_bfloat16
 
 from .conftest import TINY
 
-OPTIONS = (*TINY, "--device=cpu", "--no-memory", "--clock=cpu")
-NAMES = ("token_wise", "head_wise", "transformer_attribution")
+OPTIONS = (*TINY, "--device=cpu", "--clock=cpu")
+NAMES = ("token_wise", "head_wise")
 TASKS = {
     "relevance": (("relevance",), 2),
     "step": (("step",), 1),
-    "attribution": (NAMES, 3),
-    # Where bfloat16 is fast it is held against float32, too.
-    "evaluation": (
-        ("evaluation", "--evaluation-model=vit_tiny_patch16_224"),
-        1 + fast_bfloat16("cpu"),
-    ),
+    "attribution": (NAMES, 2),
     "maps": (("maps",), 4),
-    "tokencut": (("tokencut",), 3),
 }
 
 
@@ -41,7 +33,7 @@ def test_tables_and_agreement_come_out(bench, capsys, tmp_path, task):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_variant_gives_the_map_of_each_image(bench, name):
     args = bench.parse([*OPTIONS, "--batch=3"])
-    model, batch = bench.build(next(t for t in bench.TABLES if t.task == NAMES[-1]), args)
+    model, batch = bench.build(next(t for t in bench.TABLES if t.task == "step"), args)
     model = model.double()
     batch = tuple(x.double() if x.is_floating_point() else x for x in batch)
     found = {variant: run(model, *batch) for variant, run in bench.TASKS[name].items()}
@@ -50,10 +42,8 @@ def test_every_variant_gives_the_map_of_each_image(bench, name):
     assert ours.shape[0] == 3 and ours.abs().max() > 0
     for variant, numbers in found.items():
         (maps,) = numbers["map"]
-        # LRP amplifies the rounding that the published order adds to its denominators.
-        limit = 1e-5 if name == "transformer_attribution" else 1e-9
         gap = (maps - ours).abs().amax(dim=1) / ours.abs().amax(dim=1)
-        assert gap.max() < limit, variant
+        assert gap.max() < 1e-9, variant
 
 
 @pytest.mark.parametrize("factor", [1.001, float("nan")])
@@ -78,17 +68,3 @@ def test_ours_is_faster_on_cuda(bench, tmp_path):
     for row in json.loads(path.read_text()):
         name, ratio, *_ = row["ratios"][0]
         assert name == "published / ours" and ratio > 1
-        assert row["memory_mib"]["ours"] < row["memory_mib"]["published"]
-
-
-def test_wrong_partition_makes_the_exit_code_1(bench, capsys, monkeypatch):
-    module = importlib.import_module("bench_tokencut")
-    right = module.second_eigenpairs
-
-    def wrong(edges):
-        vectors, values = right(edges)
-        return vectors.roll(1, dims=1), values
-
-    monkeypatch.setattr(module, "second_eigenpairs", wrong)
-    assert bench.main([*OPTIONS, "--tasks", "tokencut"]) == 1
-    assert "DIFFER" in capsys.readouterr().out

@@ -105,16 +105,9 @@ def draw_masks(
     """True on the patches to hide, as many in each image and any of them alike.
 
     Source: MAE 3, random sampling without replacement; the number hidden is rounded.
-    Raises: ValueError when all patches or none would be hidden.
     """
-    hidden = round(share * patches)
-    if not 0 < hidden < patches:
-        raise ValueError(
-            f"masked_autoencoder: mask_share {share} hides {hidden} of {patches} patches; "
-            "it must leave some and hide some (MAE: 0.75)"
-        )
     ranks = rng.random((images, patches)).argsort(axis=1).argsort(axis=1)
-    return torch.from_numpy(ranks < hidden)
+    return torch.from_numpy(ranks < round(share * patches))
 
 
 def encode_visible(
@@ -125,18 +118,11 @@ def encode_visible(
     """Class token, where there is one, and visible patches, in their order, after all blocks.
 
     Source: MAE 3, the encoder gets no mask tokens. A masked patch never enters a block: its
-    embedding, which depends on no other patch, is dropped before.
-    Raises: ValueError when the images do not hide equally many patches.
+    embedding, which depends on no other patch, is dropped before. All images hide equally many.
     """
-    seen = (~masked).sum(dim=1)
-    if (seen != seen[0]).any():
-        raise ValueError(
-            f"masked_autoencoder: between {seen.min()} and {seen.max()} patches are visible; "
-            "hide equally many in every image, as draw_masks does"
-        )
     tokens = encoder._pos_embed(encoder.patch_embed(images))
     prefix, patches = tokens[:, : encoder.num_prefix_tokens], tokens[:, encoder.num_prefix_tokens :]
-    visible = patches[~masked].view(len(images), int(seen[0]), -1)
+    visible = patches[~masked].view(len(images), -1, patches.shape[2])
     return encoder.norm(encoder.blocks(encoder.norm_pre(torch.cat([prefix, visible], dim=1))))
 
 
@@ -175,7 +161,7 @@ def pretrain(
 
     The files hold the decoder too; take the weights from `encoder`. Its head and the norm
     after the pooling stay as they are. Validation is the loss on `validation`, always under the
-    same masks. Raises: as `draw_masks` and `fit`.
+    same masks. Raises: as `fit`.
     """
     model = build_autoencoder(encoder, settings)
     shown = validation.read(range(len(validation))).images

@@ -40,9 +40,9 @@ class DistillationSettings(UnlabelledSettings):
     """Self-distillation.
 
     Views are squares with sides in pixels, multiples of the patch; areas are shares of the image.
-    The teacher's momentum rises as a cosine from `momentum` to 1, its temperature linearly from
-    `first_teacher_temperature` within `temperature_warmup`. That and `frozen_prototypes`, how long
-    the last layer of the head keeps its weights, are shares of all steps, where DINO counts epochs.
+    The teacher's momentum rises as a cosine from `momentum` to 1; its temperature stays, where DINO
+    lets it rise first. `frozen_prototypes`, how long the last layer of the head keeps its weights,
+    is a share of all steps, where DINO counts epochs.
     """
 
     weight_decay: float = 0.04
@@ -56,8 +56,6 @@ class DistillationSettings(UnlabelledSettings):
     prototypes: int = 512
     student_temperature: float = 0.1
     teacher_temperature: float = 0.04
-    first_teacher_temperature: float = 0.04
-    temperature_warmup: float = 0.0
     momentum: float = 0.99
     centre_momentum: float = 0.9
     frozen_prototypes: float = 0.05
@@ -65,13 +63,6 @@ class DistillationSettings(UnlabelledSettings):
     def momentum_at(self, progress: float) -> float:
         """The teacher's momentum after this share of all steps (DINO 3.1)."""
         return 1 - (1 - self.momentum) * (1 + math.cos(math.pi * progress)) / 2
-
-    def temperature_at(self, progress: float) -> float:
-        """The teacher's temperature after this share of all steps (DINO 4)."""
-        first, last = self.first_teacher_temperature, self.teacher_temperature
-        if progress >= self.temperature_warmup:
-            return last
-        return first + (last - first) * progress / self.temperature_warmup
 
 
 def pretrain(
@@ -89,7 +80,7 @@ def pretrain(
     It ends as the teacher's, which DINO evaluates. The files hold the student and the heads too;
     take the weights from `encoder`. The model's own head stays as it is. Validation gives the
     `validation_figures`.
-    Raises: as `build_distillation` and `fit`.
+    Raises: as `fit`.
     """
     model = build_distillation(encoder, settings)
     shown = validation.read(range(len(validation))).images
@@ -121,15 +112,9 @@ def build_distillation(
 ) -> SelfDistillation:
     """An untrained student and its equal as teacher, with heads drawn from the seed.
 
-    The encoder starts from the weights it has. Torch's own seed is left alone.
-    Raises: ValueError for an encoder that DINO cannot train.
+    The encoder, which answers by its class token, starts from the weights it has. Torch's own seed
+    is left alone.
     """
-    if encoder.cls_token is None or encoder.global_pool != "token" or _is_distilled(encoder):
-        raise ValueError(
-            f"self_distillation: a {type(encoder).__name__} that pools {encoder.global_pool!r}; "
-            "DINO compares class tokens: build the model with global_pool='token' and without "
-            "a distillation token"
-        )
     with seeded(settings.seed):
         model = SelfDistillation(encoder, settings.hidden, settings.bottleneck, settings.prototypes)
     return model.to(encoder.pos_embed)
@@ -143,15 +128,14 @@ def make_views(
     *,
     like: Tensor,
 ) -> list[Float[Tensor, "_ 3 _ _"]]:
-    """Two large views of each image, then the small ones where there are any; all from `rng`.
+    """Two large views of each image, then the small ones; all from `rng`.
 
     Device and dtype are those of `like`.
     """
     images = images.to(like.device)
-    views = [draw_views(images, rng, GLOBAL, settings.global_px, settings.global_area)]
-    if settings.local_crops:
-        small = settings.local_crops, settings.local_px, settings.local_area
-        views.append(draw_views(images, rng, *small))
+    large = GLOBAL, settings.global_px, settings.global_area
+    small = settings.local_crops, settings.local_px, settings.local_area
+    views = [draw_views(images, rng, *asked) for asked in (large, small)]
     return [spec.normalise(same_size, like=like) for same_size in views]
 
 
@@ -167,7 +151,7 @@ def train_step(
     Source: DINO Algorithm 1. Returns the loss before the step.
     """
     student, taught = model(views)
-    targets = teacher_targets(taught, model.centre, settings.temperature_at(progress))
+    targets = teacher_targets(taught, model.centre, settings.teacher_temperature)
     loss = distillation_loss(student, targets, settings.student_temperature)
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
@@ -302,30 +286,18 @@ class SelfDistillation(nn.Module):
 def encode(
     encoder: VisionTransformer, images: Float[Tensor, "batch 3 height width"]
 ) -> Float[Tensor, "batch tokens dim"]:
-    """Class token, registers and patches after all blocks and the last norm.
+    """Class token and patches after all blocks and the last norm.
 
     Images may have any size in whole patches; at the model's own this is its `forward_features`.
     Source: DINO's published interpolate_pos_encoding, but with timm's resampling, which averages
     when it shrinks.
-    Raises: ValueError when the sides are not multiples of the patch.
     """
-    side = encoder.patch_embed.patch_size[0]
-    if images.shape[2] % side or images.shape[3] % side:
-        raise ValueError(
-            f"teacher: images of {images.shape[2]} x {images.shape[3]} px for patches of {side} px;"
-            " sides must be multiples of the patch"
-        )
     grid = encoder.patch_embed.proj(images)
     patches = encoder.patch_embed.norm(grid.flatten(2).transpose(1, 2))
-    prefix = [t for t in (encoder.cls_token, encoder.reg_token) if t is not None]
-    prefix = [t.expand(len(images), -1, -1) for t in prefix]
-    placed = 0 if encoder.no_embed_class else encoder.num_prefix_tokens  # those with a position
     sizes = list(grid.shape[2:]), list(encoder.patch_embed.grid_size)
-    position = resample_abs_pos_embed(encoder.pos_embed, *sizes, num_prefix_tokens=placed)
-    if placed:
-        tokens = torch.cat([*prefix, patches], dim=1) + position
-    else:
-        tokens = torch.cat([*prefix, patches + position], dim=1)
+    position = resample_abs_pos_embed(encoder.pos_embed, *sizes, num_prefix_tokens=1)
+    first = encoder.cls_token.expand(len(images), -1, -1)
+    tokens = torch.cat([first, patches], dim=1) + position
     return encoder.norm(encoder.blocks(encoder.norm_pre(encoder.pos_drop(tokens))))
 
 
@@ -363,7 +335,3 @@ def _init_linear(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         trunc_normal_(module.weight, std=0.02)
         nn.init.zeros_(module.bias)
-
-
-def _is_distilled(encoder: nn.Module) -> bool:
-    return getattr(encoder, "dist_token", None) is not None

@@ -30,9 +30,9 @@ def integration_path(steps: int, rule: Rule) -> Quadrature:
 
     `riemann`: equally spaced points from 0 to 1, both included, each with weight 1 / steps
     (differences C9), so that the ends count twice too much. `trapezoid`: these ends count half;
-    7 points err less than the published 20 (tools/bench_path.py), and the last is the image itself,
-    so that they cost 6 passes. `gauss` (Gauss-Legendre) is better for smooth gradients alone,
-    which these are not.
+    7 points err less than the published 20 (path_integral.csv in docs/results/notes), and the last
+    is the image itself, so that they cost 6 passes. `gauss` (Gauss-Legendre) is better for smooth
+    gradients alone, which these are not.
     Raises: ValueError for an unknown rule, or fewer steps than it has.
     """
     if rule not in get_args(Rule):

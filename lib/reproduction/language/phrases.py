@@ -18,7 +18,7 @@ from relevit.protocols import Protocol
 from relevit.text.clip.dual import CLIP_METHODS
 from reproduction.config import TextParams
 from reproduction.language.encoders import Encoder
-from reproduction.measures.methods import shared_maps
+from reproduction.measures.methods import pair_maps
 
 COLUMNS = ["model", "seed", "classes", "method", "images"]
 COLUMNS += ["own_object_pct", "low_pct", "high_pct"]
@@ -64,12 +64,7 @@ def phrase_maps(
     without any positive value, NaN as published (differences C19), is zero.
     `on_part` hears how many phrases were explained.
     """
-    rules = {"protocol": protocol, "on_part": on_part}
-    sides = [
-        shared_maps(classifier, spec, pairs.images, CLIP_METHODS, target=target, **rules)
-        for target in pairs.labels.T
-    ]
-    both = {name: torch.stack([side[name] for side in sides], dim=1) for name in CLIP_METHODS}
+    both = pair_maps(classifier, spec, pairs, CLIP_METHODS, protocol, on_part=on_part)
     return {name: values.nan_to_num(nan=0.0) for name, values in both.items()}
 
 

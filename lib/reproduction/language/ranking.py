@@ -111,10 +111,9 @@ def erase_words(
     return found
 
 
-def over_random(
-    perturbation: pd.DataFrame, method: str, direction: str = "positive"
-) -> tuple[float, float, float]:
-    """What a method's area is below that of RANDOM on the same texts, in points: mean, low, high.
+def over_random(perturbation: pd.DataFrame, method: str) -> tuple[float, float, float]:
+    """What a method's positive area is below that of RANDOM on the same texts, in points: mean,
+    low, high.
 
     `perturbation` has the rows of `relevit.text.perturb_texts` with their `corpus`; the interval
     is over the texts of all corpora, of the differences.
@@ -122,9 +121,8 @@ def over_random(
     gains = []
     for _, rows in perturbation.groupby("corpus", sort=False):
         areas = text_areas(rows)
-        wide = areas[areas["direction"] == direction].pivot(
-            index="index", columns="method", values=AREA
-        )
+        areas = areas[areas["direction"] == "positive"]
+        wide = areas.pivot(index="index", columns="method", values=AREA)
         gains.append((wide[RANDOM] - wide[method]).to_numpy(dtype=float))
     gain = torch.from_numpy(np.concatenate(gains))
     return float(gain.mean()), *mean_interval(gain)

@@ -16,12 +16,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from habitats.captions import Captioned, caption, captioned, prompt
+from habitats.captions import caption, captioned, prompt
 from habitats.drawings import ANIMALS, CLASSES, PRETRAINING, Drawings, class_split
 from habitats.pairs import draw_pairs
 from habitats.textures import FAMILIES
 from relevit.base.device import choose_device
 from relevit.base.errors import text_extra
+from relevit.data.batch import Batch
 from relevit.evaluate.frozen_features import class_features
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
@@ -129,12 +130,11 @@ def draw_examples(cfg: TextParams, towers: Towers) -> Examples:
     return together(parts)
 
 
-def examples(towers: Towers, shown: Captioned) -> Examples:
+def examples(towers: Towers, batch: Batch, captions: tuple[tuple[str, ...], ...]) -> Examples:
     """Run the image tower over captioned images, once for all that is trained on them."""
-    batches = (part.images for part in shown.batch.split(BATCH))
+    batches = (part.images for part in batch.split(BATCH))
     features = class_features(towers.image, towers.spec, batches)
-    labels = shown.batch.labels[:, None].expand(-1, 2)
-    return Examples(features, shown.captions, labels)
+    return Examples(features, captions, batch.labels[:, None].expand(-1, 2))
 
 
 def together(parts: Sequence[Examples]) -> Examples:
@@ -157,7 +157,7 @@ def _singles(towers: Towers, count: int, seed: int, drawings: Drawings) -> Examp
         captioned(name, range(many), seed=SEED + seed, size=size, drawings=drawings)
         for name, many in halves.items()
     ]
-    return together([examples(towers, part) for part in parts])
+    return together([examples(towers, *part) for part in parts])
 
 
 def _pairs(cfg: TextParams, towers: Towers) -> Examples:

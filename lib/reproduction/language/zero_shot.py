@@ -5,7 +5,7 @@ Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32, zero-shot on ImageNet), Table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -22,33 +22,13 @@ from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
 from relevit.protocols import options
-from relevit.text.clip.dual import CLIP_METHODS, DualEncoder
+from relevit.text.clip.dual import CLIP_METHODS
 from reproduction.config import TextParams
 from reproduction.language.encoders import ALL, SEEN, UNSEEN, Encoder
-from reproduction.language.towers import Examples, Towers, examples
+from reproduction.language.towers import Towers, examples
 from reproduction.measures.methods import perturb, perturb_by_label, shared_maps
 
 READ_AT_ONCE = 100  # images of a benchmark
-
-
-def projected(encoder: Encoder, shown: Examples) -> Float[Tensor, "images features"]:
-    """Image features out of what the tower, run once for all seeds, made of the images."""
-    with torch.no_grad():
-        return normalize(encoder.dual.image_tower.head(shown.features), dim=1)
-
-
-def embed_batches(
-    dual: DualEncoder, batches: Iterable[Batch]
-) -> tuple[Float[Tensor, "images features"], Int[Tensor, " images"]]:
-    """Features and labels of images that come batch by batch; those of unknown class left out."""
-    found = []
-    for batch in batches:
-        known = batch.select(batch.labels >= 0)
-        if len(known):
-            pixels = dual.spec.normalise(known.images, like=dual.scale)
-            found.append((dual.embed_images(pixels), known.labels))
-    features, labels = zip(*found, strict=True)
-    return torch.cat(features), torch.cat(labels)
 
 
 @dataclass(frozen=True)
@@ -66,21 +46,25 @@ class NewImages:
 
 def drawn_images(cfg: TextParams, towers: Towers, encoders: Sequence[Encoder]) -> NewImages:
     """`cfg.zero_shot_images` captioned Cutouts; the image tower is run once for all encoders."""
-    tests = captioned(
-        "val", range(cfg.zero_shot_images), seed=cfg.seed, size=towers.spec.image_size
-    )
-    shown = examples(towers, tests)
-    features = [projected(encoder, shown) for encoder in encoders]
-    return NewImages(tests.batch, tests.batch.labels, features, tests.captions)
+    count, size = cfg.zero_shot_images, towers.spec.image_size
+    batch, captions = captioned("val", range(count), seed=cfg.seed, size=size)
+    seen = examples(towers, batch, captions).features  # run once for all seeds
+    with torch.no_grad():
+        features = [normalize(one.dual.image_tower.head(seen), dim=1) for one in encoders]
+    return NewImages(batch, batch.labels, features, captions)
 
 
 def read_images(cfg: TextParams, encoder: Encoder, images: Benchmark) -> NewImages:
-    """As many of a benchmark's `val`, for an encoder that came ready."""
-    spec = encoder.dual.spec
-    parts = images.batches("val", cfg.zero_shot_images, READ_AT_ONCE, size=spec.image_size)
-    features, labels = embed_batches(encoder.dual, parts)
-    batch = images.draw("val", range(cfg.shown), size=spec.image_size)
-    return NewImages(batch, labels, [features])
+    """As many of a benchmark's `val`, for an encoder that came ready; those of unknown class are
+    left out."""
+    dual, size, found = encoder.dual, encoder.dual.spec.image_size, []
+    for batch in images.batches("val", cfg.zero_shot_images, READ_AT_ONCE, size=size):
+        known = batch.select(batch.labels >= 0)
+        if len(known):
+            pixels = dual.spec.normalise(known.images, like=dual.scale)
+            found.append((dual.embed_images(pixels), known.labels))
+    features, labels = map(torch.cat, zip(*found, strict=True))
+    return NewImages(images.draw("val", range(cfg.shown), size=size), labels, [features])
 
 
 def zero_shot_table(

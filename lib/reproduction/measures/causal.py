@@ -60,14 +60,8 @@ def draw_scenes(
     pairs: bool = False,
 ) -> Scenes:
     """Draw scenes of a set by number, whole, without each part and, if asked for, each pair.
-
-    Raises: ValueError for photographs.
+    The benchmark is `composable`.
     """
-    if not bench.composable:
-        raise ValueError(
-            f"draw_scenes: {bench.name} has photographs, of which no part can be drawn away; give "
-            "benchmark: {data: habitats}"
-        )
     whole = bench.draw(set_name, indices, size=size)
     without, second = {}, torch.zeros_like(whole.masks)
     for parts in [*((part,) for part in PARTS), *(PAIRS if pairs else ())]:

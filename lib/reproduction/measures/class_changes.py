@@ -21,27 +21,21 @@ from reproduction.measures.robustness import ORIGINAL, paired_changes
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 EPS = 1e-12  # from a correlation of 1, which has no interval
-# What tables for people call the columns of those that are stored.
-HARMED = {
+WORDS = {  # for people; the first two of a table name its rows
+    "model_run": "run",
+    "classes": "kind",
+    "cause": "change against",
     "dataset": "set",
     "name": "class",
     "images": "images",
-    "change_top1_pts": "change, points",
-    "newly_wrong": "newly wrong in a run",
-    "taken_for": "taken for",
-}
-VARIATION = {
-    "model_run": "run",
-    "classes": "kind",
     "labels": "classes",
+    "count": "classes",
+    "change_top1_pts": "change, points",
     "mean_pts": "mean change, points",
     "std_pts": "spread over the classes",
     "luck_pts": "spread by luck alone",
-}
-CORRELATION = {
-    "cause": "change against",
-    "dataset": "on",
-    "count": "classes",
+    "newly_wrong": "newly wrong in a run",
+    "taken_for": "taken for",
     "spearman": "rank correlation",
     "low": "from",
     "high": "to",
@@ -61,28 +55,13 @@ def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd
     return table
 
 
-def drawing_share_pct(drawings: Drawings) -> pd.Series:
-    """How much of its square each class's drawing (3d style) covers, by name.
-
-    All classes are pasted at the same sizes, so this is what makes an object small or large.
-    """
-    alpha = drawings.load("3d")[0][:, 3]
-    return pd.Series((100.0 * (alpha > 0.5).double().mean(dim=(1, 2))).numpy(), drawings.classes)
-
-
 def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
-    """Spearman's rank correlation with its 95 % interval over the rows.
+    """Spearman's rank correlation with its 95 % interval over the rows, at least four.
 
     The interval is Fisher's, with the error of Bonett and Wright 2000. Both have the same index.
     Returns count, spearman, low, high; NaN where one is constant.
-    Raises: ValueError when the indices differ or fewer than four rows are given.
     """
     count = len(cause)
-    if count < 4 or not cause.index.equals(change.index):
-        raise ValueError(
-            f"rank_correlation: {count} and {len(change)} rows; give at least four, with "
-            "the same index in both"
-        )
     with np.errstate(invalid="ignore", divide="ignore"):  # one is constant
         found = float(cause.rank().corr(change.rank()))
     error = ((1 + found**2 / 2) / (count - 3)) ** 0.5
@@ -168,13 +147,11 @@ def turned_wrong(
     ]
 
 
-def in_words(table: pd.DataFrame, names: Mapping[str, str]) -> pd.DataFrame:
-    """A table as people read it: these columns alone, by what they are called.
-
-    `names` are HARMED, VARIATION or CORRELATION; the first two name the rows.
-    """
-    said = table[list(names)].replace({"dataset": {AVERAGE: "the shifted sets"}})
-    return said.rename(columns=names).set_index([*names.values()][:2])
+def in_words(table: pd.DataFrame) -> pd.DataFrame:
+    """A table of this file as people read it: the columns of WORDS, by what they are called."""
+    said = table[[name for name in WORDS if name in table]]
+    said = said.replace({"dataset": {AVERAGE: "the shifted sets"}}).rename(columns=WORDS)
+    return said.set_index([*said.columns[:2]])
 
 
 def related_to(
@@ -189,7 +166,10 @@ def related_to(
     on_shifted = classes[classes["dataset"].isin(SHIFTED_SETS)]
     of_class = on_shifted.groupby("name")["change_top1_pts"].mean()
     on_v2 = classes[classes["dataset"] == "v2"].set_index("name")["change_top1_pts"]
-    share = drawing_share_pct(drawings).reindex(of_class.index)
+    # All drawings (style 3d) are pasted at the same sizes: the share of its square that one covers
+    # is what makes an object small or large.
+    covered = 100.0 * (drawings.load("3d")[0][:, 3] > 0.5).double().mean(dim=(1, 2))
+    share = pd.Series(covered.numpy(), drawings.classes).reindex(of_class.index)
     context = context_gain_pts(predictions, names)
     return {
         ("object size", "class", AVERAGE): (share, of_class),

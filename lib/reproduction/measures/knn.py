@@ -19,7 +19,7 @@ from habitats.drawings import UNSEEN
 from habitats.real.catalogue import CATALOGUE
 from relevit.base.files import from_project
 from relevit.data.image_set import ImageSet
-from relevit.evaluate.frozen_features import knn_answers as knn_answers
+from relevit.evaluate.frozen_features import knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
 from reproduction.config import RobustnessAppendixParams
@@ -158,7 +158,10 @@ def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for (data, k), part in answers.groupby(["data", "k"], sort=False):
-        pairs = robustness.paired_changes(_as_predictions(part))
+        # The rank of a label that is not the answer is unknown: 1.
+        wrong = part["label"] != part["prediction"]
+        part = part.assign(dataset=data, label_rank=wrong.astype(int))
+        pairs = robustness.paired_changes(part)
         wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
         runs = [wide.T.to_numpy()]
         rows.append((data, k, *wide.shape, *estimate(runs), shared_variance(runs) ** 0.5))
@@ -170,9 +173,3 @@ def changes_in_words(changes: pd.DataFrame) -> pd.DataFrame:
     """`knn_changes` for people, beside the paper's mean change."""
     found = changes.set_index(["data", "k"])[list(WORDS)].rename(columns=WORDS)
     return found.assign(paper=changes["k"].map(PAPER_CHANGES_PTS).to_numpy())
-
-
-def _as_predictions(answers: pd.DataFrame) -> pd.DataFrame:
-    """As `robustness` has them; the rank of a label that is not the answer is unknown: 1."""
-    wrong = answers["label"] != answers["prediction"]
-    return answers.assign(dataset=answers["data"], label_rank=wrong.astype(int))

@@ -77,7 +77,7 @@ def shared_maps(
 
     `methods` are all of METHODS where none are given. `target` has one class an image; None
     explains the predicted one. `on_part` hears how many images were done.
-    Raises: ValueError without images, and as `explain_all`.
+    Raises: as `explain_all`.
     """
     asked = tuple(METHODS if methods is None else methods)
     rule = partial(explain_all, model, methods=asked, protocol=protocol)
@@ -95,14 +95,15 @@ def pair_maps(
     pairs: Batch,
     methods: Iterable[str],
     protocol: Protocol = "published",
+    on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
     """The maps of each method for the first and for the second class of each image of pairs.
 
     Raises: as `shared_maps`.
     """
+    how = {"methods": tuple(methods), "protocol": protocol, "on_part": on_part}
     sides = [
-        shared_maps(model, spec, pairs.images, methods, target=asked, protocol=protocol)
-        for asked in pairs.labels.T
+        shared_maps(model, spec, pairs.images, target=asked, **how) for asked in pairs.labels.T
     ]
     return {name: torch.stack([side[name] for side in sides], dim=1) for name in sides[0]}
 
@@ -147,7 +148,8 @@ def outlining_maps(
         usual = method_options(model, name, protocol)
         if name in maps and usual | own != usual:
             rule = partial(METHODS[name], model, protocol=protocol, **own)
-            found |= explained_by(model, spec, images, partial(_named, name, rule), None)
+            made = explained_by(model, spec, images, lambda *of, rule=rule: {"": rule(*of)}, None)
+            found[name] = made[""]
     return found
 
 
@@ -357,12 +359,12 @@ def finetuning_changes(
     return table.assign(**{"change, points": table["after, %"] - table["before, %"]})
 
 
-def best_methods(table: pd.DataFrame, count: int = 3) -> pd.DataFrame:
-    """The methods with the highest mIoU, a row a model and a column a place."""
+def best_methods(table: pd.DataFrame) -> pd.DataFrame:
+    """The three methods with the highest mIoU, a row a model and a column a place."""
     rows = table[table["metric"] == "miou_pct"].sort_values("value_pct", ascending=False)
     rows = rows.assign(place=rows.groupby("model").cumcount() + 1)
     rows["best"] = rows["method"] + rows["value_pct"].map(" {:.1f} %".format)
-    return rows[rows["place"] <= count].pivot(index="model", columns="place", values="best")
+    return rows[rows["place"] <= 3].pivot(index="model", columns="place", values="best")
 
 
 def curves_of(answers: pd.DataFrame) -> pd.DataFrame:
@@ -395,10 +397,6 @@ def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFr
     return names.join(table).reset_index(drop=True)
 
 
-def _named(name: str, method: Callable[..., Tensor], pixels: Tensor, target: Tensor | None) -> Maps:
-    return {name: method(pixels, target)}
-
-
 def explained_by(
     model: nn.Module,
     spec: ModelSpec,
@@ -407,12 +405,7 @@ def explained_by(
     target: Int[Tensor, " images"] | None,
     on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Tensor]:
-    """What `rule` makes of normalised images and their classes, BATCH at once; on the CPU.
-
-    Raises: ValueError without images.
-    """
-    if not len(images):
-        raise ValueError("maps: no images to explain; give at least one")
+    """What `rule` makes of normalised images and their classes, BATCH at once; on the CPU."""
     device = next(model.parameters()).device
     classes = repeat(None) if target is None else target.to(device).split(BATCH)
     parts = []

@@ -112,16 +112,6 @@ def changed_images(
     return pairs[["model_run", "dataset", "index", "label", "classes", "change_top1_pts"]]
 
 
-def changed_examples(
-    predictions: pd.DataFrame, run: str, dataset: str
-) -> tuple[list[int], list[int]]:
-    """Images that one run corrected and ruined (top-1), as numbers in their set."""
-    pairs = paired_changes(predictions)
-    pairs = pairs[(pairs["model_run"] == run) & (pairs["dataset"] == dataset)]
-    change = pairs.set_index("index")["change_top1_pts"].sort_index()
-    return change.index[change > 0].tolist(), change.index[change < 0].tolist()
-
-
 def first_examples(
     predictions: pd.DataFrame, run: str, sets: Sequence[str], count: int
 ) -> list[tuple[str, int]]:
@@ -129,7 +119,11 @@ def first_examples(
 
     The first of each set in turn, at most half of `count` of each kind.
     """
-    found = [changed_examples(predictions, run, name) for name in sets]
-    kinds = zip(*found, strict=True)
-    firsts = [[(name, of[0]) for name, of in zip(sets, kind, strict=True) if of] for kind in kinds]
-    return [each for kind in firsts for each in kind[: count // 2]]
+    pairs = paired_changes(predictions)
+    pairs = pairs[pairs["model_run"] == run].sort_values("index")
+    found = []
+    for sign in (1, -1):
+        changed = pairs[sign * pairs["change_top1_pts"] > 0].groupby("dataset", observed=True)
+        first = changed["index"].first()
+        found += [(name, int(first[name])) for name in sets if name in first][: count // 2]
+    return found

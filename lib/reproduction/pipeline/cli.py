@@ -6,7 +6,6 @@ import argparse
 import json
 import shlex
 import sys
-import time
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from os.path import expanduser
@@ -16,21 +15,8 @@ from typing import Any, NoReturn
 NAMES = "head_classes"  # of which one may be called no, or 01
 FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
 
-WELCOME = """Where does a Vision Transformer look? Can looking at the right thing make it better?
-
-  relevit explain cat.jpg                          draw where a model looks: cat_map.png
-  relevit explain cat.jpg --model NAME --top 3     any ViT of timm, which fetches its weights
-  relevit example my_images                        write images and masks to try the rest with
-  relevit check my_images/data                     say what is in a folder of images
-  relevit audit --model NAME --data DATA --out OUT
-                                                   say how much a model leans on the background
-  relevit finetune --model NAME --data my_images/data --out run
-                                                   finetune a model by a cure, and report
-  relevit judge my_method.py:explain               hold an attribution method against three tests
-  relevit doctor                                   is this machine ready? (FOLDER: the papers' sets)
-
-relevit COMMAND --help has examples and all options.
-"""
+WELCOME = "Where does a Vision Transformer look? Can looking at the right thing make it better?"
+MORE = "relevit COMMAND --help has examples and all options; a first one: relevit explain cat.jpg"
 
 EXAMPLES = {
     "example": """examples:
@@ -93,10 +79,11 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     options = _parser(given).parse_args(given)
     if options.command is None:
-        _say(WELCOME.rstrip())
+        known = [f"  relevit {name:<10}{about}" for name, (_, about, _) in COMMANDS.items()]
+        _say(WELCOME, "", *known, "", MORE)
         return 0
     try:
-        return COMMANDS[options.command](options)
+        return options.work(options)
     except (ValueError, OSError, ImportError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -246,17 +233,16 @@ def explain(options: argparse.Namespace) -> int:
 
 def judge(options: argparse.Namespace) -> int:
     """Judge an attribution method or a cure, or print the table of those that were judged."""
+    if options.out and options.out.suffix != ".json":
+        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
     if options.cure is not None:
         return _judge_cure(options)
     from relevit.base.process import loading
 
     with loading():
         from relevit.base.device import choose_device
-        from relevit.base.files import write_atomically
         from reproduction.measures import judge as tests
         from reproduction.measures import judged
-    if options.out and options.out.suffix != ".json":
-        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
     records = judged.read_records(judged.kept_in())
     if options.method is None and options.scenes is None:
         for model in tests.MODELS:
@@ -280,10 +266,7 @@ def judge(options: argparse.Namespace) -> int:
     for model, empty in record["empty"].items():
         note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
         _say(f"{model}{note}:", judged.in_words(beside, model), "")
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.out, judged.as_json(record))
-        _say(f"written: {options.out}")
+    _keep(record, options.out)
     return 0
 
 
@@ -292,11 +275,7 @@ def _judge_cure(options: argparse.Namespace) -> int:
     from relevit.base.process import loading
 
     with loading():
-        from relevit.base.files import write_atomically
-        from reproduction.measures.judged import as_json
         from reproduction.runs import cure_judge
-    if options.out and options.out.suffix != ".json":
-        raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
     if options.quick or options.method:
         but = "--quick" if options.quick else repr(options.method)
         raise ValueError(f"judge: {but} is for attribution methods; leave it out beside --cure")
@@ -320,11 +299,18 @@ def _judge_cure(options: argparse.Namespace) -> int:
     others = [each for each in known if each["cure"] != name]
     others = [each for each in others if cure_judge.comparable(each, record)]
     _say(cure_judge.in_words([record, *others]))
-    if options.out:
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(options.out, as_json(record))
-        _say(f"written: {options.out}")
+    _keep(record, options.out)
     return 0
+
+
+def _keep(record: dict[str, Any], out: Path | None) -> None:
+    from relevit.base.files import write_atomically
+    from reproduction.measures.judged import as_json
+
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, as_json(record))
+        _say(f"written: {out}")
 
 
 def _unnamed(images: list[Path]) -> Path:
@@ -375,15 +361,11 @@ def _say(*lines: str) -> None:
 
 
 def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, int], None]]:
-    """What prints a line, with its time outside a terminal, and what moves a bar in one.
-
-    After the first epoch it is said about how long the rest takes.
-    """
+    """What prints a line, with its time outside a terminal, and what moves a bar in one."""
     from tqdm import tqdm
 
     terminal = sys.stdout.isatty()
     bar: tqdm | None = None
-    first: tuple[str, int, float] | None = None  # what is at work, steps before, and when it began
 
     def say(line: str) -> None:
         if not quiet:
@@ -391,14 +373,10 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
             sys.stdout.flush()
 
     def step(what: str, done: int, steps: int) -> None:
-        nonlocal bar, first
+        nonlocal bar
         if bar is None:
-            off, first = quiet or not terminal, (what, done - 1, time.monotonic())
+            off = quiet or not terminal
             bar = tqdm(total=steps, initial=done - 1, leave=False, unit="step", disable=off)
-        if first and what != first[0]:
-            each = (time.monotonic() - first[2]) / (done - 1 - first[1])
-            say(f"about {tqdm.format_interval(each * (steps - done + 1))} to go")
-            first = None
         bar.set_description(what, refresh=False)
         bar.update(done - bar.n)
         if done == steps:
@@ -473,42 +451,23 @@ def _ready() -> int:
     from reproduction.pipeline.doctor import ready
 
     good = True
-    for looked in ready():
-        good &= looked.good
-        _say(f"{'ok ' if looked.good else 'NOT'} {looked.what:<10} {looked.said}")
+    for what, fit, said in ready():
+        good &= fit
+        _say(f"{'ok ' if fit else 'NOT'} {what:<10} {said}")
     _say("ready" if good else "not ready: mend what is marked NOT")
     return int(not good)
 
 
-COMMANDS = {
-    "example": example,
-    "check": check,
-    "audit": audit,
-    "finetune": finetune,
-    "explain": explain,
-    "judge": judge,
-    "doctor": doctor,
-}
-
-
-def _parser(asked: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser:
-    """With all options of the commands that are `asked` for: some take a moment to list."""
+def _parser(asked: Collection[str] | None = None) -> argparse.ArgumentParser:
+    """With all options of the commands that are `asked` for, or of all: some take a moment."""
     parser = argparse.ArgumentParser(prog="relevit", description=__doc__)
     commands = parser.add_subparsers(dest="command")
-
-    def add(name: str, about: str, options: Callable[[argparse.ArgumentParser], None]) -> None:
+    for name, (work, about, options) in COMMANDS.items():
         how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES[name]}
         made = commands.add_parser(name, help=about, description=about, **how)
-        if name in asked:
+        made.set_defaults(work=work)
+        if asked is None or name in asked:
             options(made)
-
-    add("example", "write a folder of images to try the other commands with", _of_example)
-    add("check", "say what is in a folder of images and masks", _of_check)
-    add("audit", "say how much your ViT leans on the background", _of_audit)
-    add("finetune", "finetune your ViT so that it relies on the object", _of_finetune)
-    add("explain", "draw where a ViT looks in an image", _of_explain)
-    add("judge", "hold an attribution method, or a cure, against fixed tests", _of_judge)
-    add("doctor", "is this machine ready, or a folder of the papers' data sets whole?", _of_doctor)
     return parser
 
 
@@ -518,84 +477,73 @@ def _path(text: str) -> Path:
 
 
 def _of_example(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", type=_path, help="new folder to write to")
-    parser.add_argument("--images", type=int, default=8, help="of each of 40 classes (8)")
+    add = parser.add_argument
+    add("folder", type=_path, help="new folder to write to")
+    add("--images", type=int, default=8, help="of each of 40 classes (8)")
 
 
 def _of_check(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("data", type=_path, help="folder, table of paths, or COCO file")
-    parser.add_argument(
-        "--masks", type=_path, help="folder of masks, if it is not beside the images"
-    )
+    add = parser.add_argument
+    add("data", type=_path, help="folder, table of paths, or COCO file")
+    add("--masks", type=_path, help="folder of masks, if it is not beside the images")
     _of_data(parser)
-    parser.add_argument("--picture", type=_path, metavar="FILE", help="draw samples to this file")
-    parser.add_argument(
-        "--list", type=_path, metavar="FILE", help="write all that is refused or left out: a CSV"
-    )
+    add("--picture", type=_path, metavar="FILE", help="draw samples to this file")
+    add("--list", type=_path, metavar="FILE", help="write all that is refused or left out: a CSV")
     _unreadable(parser)
 
 
 def _of_audit(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--data", type=expanduser, required=True, help="folder, table of paths, or COCO file"
-    )
-    parser.add_argument(
-        "--masks", type=expanduser, help="folder of masks, or tokencut to make them without any"
-    )
+    add = parser.add_argument
+    add("--data", type=expanduser, required=True, help="folder, table of paths, or COCO file")
+    add("--masks", type=expanduser, help="folder of masks, or tokencut to make them without any")
     _of_data(parser)
-    parser.add_argument("--names", help="text file with a class's name a line, or imagenet")
-    parser.add_argument(
+    add("--names", help="text file with a class's name a line, or imagenet")
+    add(
         "--most", dest="looked_at", type=int, default=300, metavar="N",
         help="images at most, drawn by the seed (300)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="of images and backgrounds (0)")
-    parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
-    parser.add_argument(
+    add("--seed", type=int, default=0, help="of images and backgrounds (0)")
+    add("--out", type=_path, required=True, help="folder for what comes of it")
+    add(
         "--fail-over",
         type=float,
         default=float("inf"),
         metavar="POINTS",
         help="exit code 1 where the background gap is larger",
     )
-    parser.add_argument("--quiet", action="store_true", help="say only the verdict, at the end")
+    add("--quiet", action="store_true", help="say only the verdict, at the end")
     parser.set_defaults(compare=None)
     _model(parser)
     _unreadable(parser)
 
 
 def _of_finetune(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     from relevit.choices.own import OwnChoices
 
     # Paths of OwnChoices, which knows ~ itself.
-    parser.add_argument("--data", required=True, help="folder, table of paths, or COCO file")
-    parser.add_argument("--masks", help="folder of masks, or tokencut to make them without any")
+    add("--data", required=True, help="folder, table of paths, or COCO file")
+    add("--masks", help="folder of masks, or tokencut to make them without any")
     _of_data(parser)
-    parser.add_argument("--shifted", nargs="+", default=[], help="further test sets, a folder each")
-    parser.add_argument(
-        "--new-head", action="store_true", help="fit a new head to the classes first"
-    )
-    parser.add_argument(
+    add("--shifted", nargs="+", default=[], help="further test sets, a folder each")
+    add("--new-head", action="store_true", help="fit a new head to the classes first")
+    add(
         "--cure",
         metavar="CURE",
         help="label, relevance, swap, both or another; else by the masks (auto)",
     )
-    parser.add_argument("--against", metavar="CURE", help="cure to compare with (label)")
-    parser.add_argument(
-        "--blocks",
-        dest="trained_blocks",
-        type=int,
-        metavar="N",
+    add("--against", metavar="CURE", help="cure to compare with (label)")
+    add(
+        "--blocks", dest="trained_blocks", type=int, metavar="N",
         help="train the last N blocks, norm and head (all)",
-    )
-    parser.add_argument(
+    )  # fmt: skip
+    add(
         "--rate", dest="rates", type=float, nargs=1, metavar="RATE",
         help="learning rate; else a few are tried",
     )  # fmt: skip
-    parser.add_argument("--out", type=_path, required=True, help="folder for what comes of it")
-    parser.add_argument(
-        "--quiet", action="store_true", help="say only what was written, at the end"
-    )
-    parser.add_argument(
+    add("--out", type=_path, required=True, help="folder for what comes of it")
+    add("--quiet", action="store_true", help="say only what was written, at the end")
+    add(
         "--set",
         dest="settings",
         nargs="+",
@@ -609,54 +557,51 @@ def _of_finetune(parser: argparse.ArgumentParser) -> None:
 
 
 def _of_explain(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("images", type=_path, nargs="+", metavar="IMAGE", help="file, or a folder")
-    parser.add_argument("--method", default="gae", help="gae,rollout,token_wise,... (METHODS)")
+    add = parser.add_argument
+    add("images", type=_path, nargs="+", metavar="IMAGE", help="file, or a folder")
+    add("--method", default="gae", help="gae,rollout,token_wise,... (METHODS)")
     shown = parser.add_mutually_exclusive_group()
     shown.add_argument("--target", help="class by name or number, a name first; else its answer")
     shown.add_argument("--top", type=int, default=1, metavar="N", help="the N likeliest classes")
-    parser.add_argument(
+    add(
         "-o", "--output", type=_path, help="PNG, JPEG or PDF of one image, or folder (NAME_map.png)"
     )
-    parser.add_argument("--names", help="text file with a class's name a line, or imagenet")
-    parser.add_argument("--save-maps", action="store_true", help="NPY of each map, in the folder")
-    parser.add_argument("--masks", type=_path, help="folder of masks, if not masks/ beside images/")
+    add("--names", help="text file with a class's name a line, or imagenet")
+    add("--save-maps", action="store_true", help="NPY of each map, in the folder")
+    add("--masks", type=_path, help="folder of masks, if not masks/ beside images/")
     _mask_values(parser)
     _model(parser, compare=True)
     _unreadable(parser)
 
 
 def _of_judge(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)")
+    add(
         "--cure",
         nargs="*",
         metavar="CURE",
         help="a cure instead: FILE.py:NAME, weights of each seed, or label, relevance, swap",
     )
-    parser.add_argument("--task", type=_path, metavar="FILE", help="of cures: another task's YAML")
-    parser.add_argument(
-        "--trained-on", type=_path, metavar="FOLDER", help="of weights: look for test images here"
-    )
-    parser.add_argument("--out", type=_path, metavar="FILE", help="JSON of all that came out")
-    parser.add_argument("--quick", action="store_true", help="few scenes, to try it: no row")
-    parser.add_argument(
-        "--scenes", type=_path, metavar="FOLDER", help="write the scenes (of a cure, images) there"
-    )
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    add("--task", type=_path, metavar="FILE", help="of cures: another task's YAML")
+    add("--trained-on", type=_path, metavar="FOLDER", help="of weights: look for test images here")
+    add("--out", type=_path, metavar="FILE", help="JSON of all that came out")
+    add("--quick", action="store_true", help="few scenes, to try it: no row")
+    add("--scenes", type=_path, metavar="FOLDER", help="write the scenes (of a cure, images) there")
+    add("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 
 def _of_doctor(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
     from habitats.real.catalogue import CATALOGUE
 
-    parser.add_argument(
+    add(
         "data_root",
         nargs="?",
         type=_path,
         help="folder that the archives were unpacked to; without: is this machine ready?",
     )
-    parser.add_argument(
+    add(
         "--set",
         dest="sets",
         nargs="+",
@@ -665,11 +610,12 @@ def _of_doctor(parser: argparse.ArgumentParser) -> None:
         metavar="SET",
         help=f"only these of {', '.join(CATALOGUE)}",
     )
-    parser.add_argument("--deep", action="store_true", help="decode every image: takes hours")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add("--deep", action="store_true", help="decode every image: takes hours")
+    add("--json", action="store_true", help="print one JSON object")
 
 
 def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
+    add = parser.add_argument
     given = parser.add_mutually_exclusive_group(required=not compare)
     inside = f" ({FIRST})" if compare else ""
     given.add_argument(
@@ -680,15 +626,15 @@ def _model(parser: argparse.ArgumentParser, compare: bool = False) -> None:
         given.add_argument(
             "--compare", type=expanduser, nargs="+", metavar="MODEL", help="some such, side by side"
         )
-    parser.add_argument(
+    add(
         "--weights", dest="own_weights", type=expanduser, metavar="FILE",
         help="file of its weights; else timm fetches them",
     )  # fmt: skip
-    parser.add_argument(
+    add(
         "--model-options", dest="own_options", nargs="+", default=[], metavar="KEY=VALUE",
         help="for timm.create_model, like img_size=224",
     )  # fmt: skip
-    parser.add_argument("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
+    add("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 
 def _of_data(parser: argparse.ArgumentParser) -> None:
@@ -715,6 +661,21 @@ def _unreadable(parser: argparse.ArgumentParser) -> None:
         "--skip-unreadable", dest="corrupted", action="store_const", const="skip", default="error",
         help="leave out images that cannot be read",
     )  # fmt: skip
+
+
+COMMANDS = {  # what does it, what it is for, its options
+    "example": (example, "write a folder of images to try the other commands with", _of_example),
+    "check": (check, "say what is in a folder of images and masks", _of_check),
+    "audit": (audit, "say how much your ViT leans on the background", _of_audit),
+    "finetune": (finetune, "finetune your ViT so that it relies on the object", _of_finetune),
+    "explain": (explain, "draw where a ViT looks in an image", _of_explain),
+    "judge": (judge, "hold an attribution method, or a cure, against fixed tests", _of_judge),
+    "doctor": (
+        doctor,
+        "is this machine ready, or a folder of the papers' data sets whole?",
+        _of_doctor,
+    ),
+}
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import platform
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 from habitats.real.catalogue import CATALOGUE, Entry, number
 from relevit.base.device import cores
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
     Part = ImageSet | Corpus
 
-PYTHONS = ((3, 11), (3, 13))
 PACKAGES = ("torch", "timm", "jupyterlab", "ipywidgets", "papermill")
 FREE_MB = 1000  # what the quick preset writes, and room to work in
 SLOW_S = 10.0  # for one map of the small model: a cell of it takes a second elsewhere
@@ -70,10 +68,8 @@ class Finding:
 def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
     """Look at one set; `deep` decodes every image and mask.
 
-    Raises: FileNotFoundError when `data_root` is no folder, ValueError for an unknown key.
+    Raises: FileNotFoundError when `data_root` is no folder.
     """
-    if key not in CATALOGUE:
-        raise ValueError(f"doctor: set {key!r} is unknown; use some of {list(CATALOGUE)}")
     if not data_root.is_dir():
         raise FileNotFoundError(
             f"doctor: data root {data_root} is no folder; give the one that the archives were "
@@ -161,30 +157,16 @@ def _count(entry: Entry, images: int | None, classes: int | None) -> str:
 # The machine
 
 
-class Looked(NamedTuple):
-    """One thing that was looked at: whether it will do, and what is there or what to do."""
+def ready() -> Iterator[tuple[str, bool, str]]:
+    """Packages, room, a map that is drawn, and downloads; each as soon as it is known.
 
-    what: str
-    good: bool
-    said: str
-
-
-def ready() -> Iterator[Looked]:
-    """Python, packages, room, cores, and a map that is drawn; each as soon as it is known."""
+    What was looked at, whether it will do, and what is there or what to do.
+    """
     for what, look in LOOKS.items():
         try:
-            yield Looked(what, *look())
+            yield what, *look()
         except Exception as error:  # whatever is wrong with an installation
-            yield Looked(what, False, f"{one_line(error)}; make setup installs all anew")
-
-
-def _python() -> tuple[bool, str]:
-    here = sys.version_info[:2]
-    said = f"{platform.python_version()} on {platform.system()} ({platform.machine()})"
-    (low, high) = PYTHONS
-    if low <= here <= high:
-        return True, said
-    return False, f"{said}; 3.11 to 3.13 is needed: make setup PYTHON=python3.12"
+            yield what, False, f"{one_line(error)}; make setup installs all anew"
 
 
 def _packages() -> tuple[bool, str]:
@@ -196,7 +178,8 @@ def _packages() -> tuple[bool, str]:
             lost.append(name)
     if lost:
         return False, f"{', '.join(lost)} not installed: make setup installs all"
-    return True, ", ".join(found)
+    here = f"Python {platform.python_version()} on {platform.system()}, {cores()} cores"
+    return True, ", ".join([here, *found])
 
 
 def _room() -> tuple[bool, str]:
@@ -204,12 +187,6 @@ def _room() -> tuple[bool, str]:
     free = shutil.disk_usage(root).free // 2**20
     said = f"{free / 1000:.0f} GB free at {root}" if free >= 10_000 else f"{free} MB free at {root}"
     return free >= FREE_MB, said if free >= FREE_MB else f"{said}; {FREE_MB} MB are needed"
-
-
-def _cores() -> tuple[bool, str]:
-    count = cores()
-    said = f"{count}" if count > 1 else "1: notebooks take twice the time that they tell"
-    return True, said
 
 
 def _map() -> tuple[bool, str]:
@@ -233,10 +210,8 @@ def _downloads() -> tuple[bool, str]:
 
 
 LOOKS: dict[str, Callable[[], tuple[bool, str]]] = {
-    "Python": _python,
     "packages": _packages,
     "disk": _room,
-    "cores": _cores,
     "a map": _map,
     "downloads": _downloads,
 }

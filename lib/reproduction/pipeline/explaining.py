@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from io import BytesIO
@@ -185,7 +185,7 @@ def explain_pictures(
     white = _white(work, subjects)
     if white:
         say(f"greys of more than 8 bits are scaled from 0 to {white}")
-    rows, thumbs, drawn = [], {}, _drawn_as(subjects, work.pictures, say)
+    rows, thumbs = [], {}
     for name, path in work.pictures.items():
         picture = open_image(path, white)
         mask = work.mask(name, path)
@@ -193,7 +193,7 @@ def explain_pictures(
             look_into(subject, picture, work.methods, number, top, mask)
             for subject, number in zip(subjects, numbers, strict=True)
         ]
-        figure = _figure(path.name, picture, maps, top, drawn)
+        figure = _figure(path.name, picture, maps, top)
         rows += _write(work, figure, name, maps)
         thumbs |= {} if work.kind else {name: _thumb(figure)}
         for found in maps:
@@ -224,57 +224,37 @@ def _white(work: Work, subjects: Sequence[Subject]) -> int | None:
     return white
 
 
-def _drawn_as(
-    subjects: Sequence[Subject], pictures: Mapping[str, Path], say: Callable[[str], object]
-) -> dict[str, str]:
-    """What stands in a picture for names of classes and files that no font here draws."""
-    names = {
-        name: readable(name, f"class {i}")
-        for subject in subjects
-        for i, name in enumerate(subject.classes)
-    } | {path.name: readable(path.name) for path in pictures.values()}
-    drawn = {name: other for name, other in names.items() if name != other}
-    if drawn:
-        first, other = next(iter(drawn.items()))
-        say(
-            f"no font here draws {first} ({len(drawn)} such names): pictures say {other}; install "
-            "one that does, such as Noto Sans of its script"
-        )
-    return drawn
-
-
-def _figure(
-    name: str,
-    picture: Image.Image,
-    maps: Sequence[Sequence[Found]],
-    top: int,
-    drawn: Mapping[str, str],
-) -> Figure:
+def _figure(name: str, picture: Image.Image, maps: Sequence[Sequence[Found]], top: int) -> Figure:
     """Side by side are classes, or methods, or models, whichever there are several of."""
     panels = []
     for found in maps:
         model = f"{found[0].row['model']}, " if len(maps) > 1 else ""
         for one in found:
-            title = f"{model}{one.row['method']}\n{_classes([one], found, drawn)}"
+            title = f"{model}{one.row['method']}\n{_classes([one], found, drawn=True)}"
             panels.append(Overlay(one.heat, one.box, title, one.signed))
     group = next((n for n in (top, len(maps[0]) // top) if n > 1), len(panels))
     wide = -(-group // -(-group // WIDE))  # rows as even as can be
     groups = [panels[start : start + group] for start in range(0, len(panels), group)]
     rows = [each[start : start + wide] for each in groups for start in range(0, group, wide)]
-    return overlay_figure(picture, drawn.get(name, name), rows)
+    return overlay_figure(picture, name, rows)
 
 
-def _classes(shown: Sequence[Found], among: Sequence[Found], drawn: Mapping[str, str] = {}) -> str:
+def _classes(shown: Sequence[Found], among: Sequence[Found], *, drawn: bool = False) -> str:
     """The classes of maps, and the model's answer where `among` all its maps none is for it; before
-    them whether it is sure that the picture is of any."""
-    called = [drawn.get(o.row["class"], o.row["class"]) for o in shown]
-    pairs = zip(called, shown, strict=True)
-    text = ", ".join(f"{name} {o.row['probability_pct']:.1f} %" for name, o in pairs)
+    them whether it is sure that the picture is of any.
+
+    What is `drawn` has the number of a class whose name no font here draws.
+    """
+
+    def called(row: dict[str, Any]) -> str:
+        return readable(row["class"], f"class {row['target']}") if drawn else row["class"]
+
+    text = ", ".join(f"{called(o.row)} {o.row['probability_pct']:.1f} %" for o in shown)
     answer = among[0].row["answer"]
     if shown[0].doubt:
         text = f"{shown[0].doubt}; {'nearest: ' * (shown[0].row['class'] == answer)}{text}"
     there = any(one.row["class"] == answer for one in among)
-    return text if there else f"{text}; its answer: {drawn.get(answer, answer)}"
+    return text if there else f"{text}; its answer: {answer}"
 
 
 def _write(

@@ -17,14 +17,14 @@ _FILES = {
         "perturbation_curves rate_curves rationale_curves_figure sensitivity_curves"
     ),
     "images": (
-        "captioned_images cut_out cut_steps heatmap_grid image_grid looks_grid "
+        "cut_out cut_steps heatmap_grid image_grid looks_grid "
         "looks_row map_tile maps_grid mask_gallery parts_grid phrase_figure sample_grid "
         "subset_grid "
     ),
     "intervals": (
         "accuracy_bars added_bars arm_changes average_bars causal_dots class_grid "
-        "cost_bars dose_response halves_bars neighbour_dots paired_changes "
-        "pointing_bars score_bars share_bars three_tests two_tests word_bars "
+        "dose_response neighbour_dots paired_changes "
+        "pointing_bars score_bars share_bars two_tests word_bars "
         "zero_shot_bars"
     ),
     "lines": (

@@ -262,11 +262,6 @@ def maps_grid(
     return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
 
 
-def captioned_images(images: Images, captions: Sequence[str]) -> Figure:
-    """Images under their captions, which are broken into lines."""
-    return image_grid([("", images)], [[fill(text, 26) for text in captions]])
-
-
 def cut_out(images: Images, masks: Masks) -> Images:
     """The images with all that lies outside the masks dimmed."""
     return (images * masks + DIMMED * images * ~masks).to(images.dtype)

@@ -21,6 +21,7 @@ from reproduction.measures.paired import GROUPS
 from reproduction.measures.paired import ORIGINAL as ORIGINAL_ARM
 from reproduction.plots.style import (
     CLASS_COLOURS,
+    FAINT,
     GAIN,
     INK,
     LOSS,
@@ -207,35 +208,15 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
     return intervals(pd.concat(parts), "place", "pts", title=title, label=CHANGE_PTS, **style)
 
 
-def halves_bars(table: pd.DataFrame, title: str) -> Figure:
-    """What relevance finetuning changes on each set, of classes A and of the others, B.
-
-    `table` is `paired.added_by_set` of one arm.
-    """
-    rows = table[table["classes"] != "all"].rename(
-        columns={"with_low_pts": "low_pts", "with_high_pts": "high_pts"}
-    )
-    rows = rows.assign(group="classes " + rows["classes"])
-    style = {"group": "group", "title": title, "label": CHANGE_PTS}
-    return intervals(rows, "dataset", "with_pts", **style)
-
-
 def arm_changes(table: pd.DataFrame, title: str, ours: Collection[str] = ()) -> Figure:
     """The change of each arm on the shifted sets with its interval, in the order of the table.
 
     Needs change_pts, low_pts and high_pts; the index names the arms, of which `ours` stand out.
     """
-    figure, axis = subplots(figsize=(8, 0.9 + 0.26 * len(table)))
-    for place, (arm, row) in enumerate(table.iterrows()):
-        colour = OURS if arm in ours else INK
-        axis.plot([row["low_pts"], row["high_pts"]], [place, place], color=colour)
-        axis.plot(row["change_pts"], place, "o", color=colour)
-    axis.axvline(0, color=INK, linewidth=1)
-    axis.set(title=title, xlabel="change of top-1 on the shifted sets (points)")
-    axis.set_yticks(range(len(table)), [ARMS.get(arm, arm) for arm in table.index])
-    axis.set_ylim(len(table) - 0.5, -0.5)
-    axis.grid(visible=False, axis="y")
-    return figure
+    rows = table.assign(place=[ARMS.get(arm, arm) for arm in table.index])
+    colours = [OURS if arm in ours else FAINT for arm in table.index]
+    style = {"across": True, "colours": colours, "label": f"{CHANGE_PTS} on the shifted sets"}
+    return intervals(rows, "place", "change_pts", title=title, **style)
 
 
 def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figure:
@@ -398,27 +379,20 @@ def pointing_bars(table: pd.DataFrame, title: str) -> Figure:
 def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | None = None) -> Figure:
     """Each score of each method with its interval, a panel a score.
 
-    `table` is `segmentation_table`, `area_table`, or has method, score, value_pct, low_pct and
-    high_pct; of these `higher` says whether more is better.
+    `table` is `segmentation_table`, `area_table`, `judge.compared` (whose marks are in brackets),
+    or has method, score, value_pct, low_pct and high_pct; of these `higher` says whether more is
+    better.
     """
     better = {name: "higher" if more else "lower" for name, more in (higher or {}).items()}
-    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()} or TITLES
+    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()}
+    titles = titles or (TESTS if "score" in table else TITLES)
     column = next(name for name in ("metric", "direction", "score") if name in table)
+    value = next(name for name in ("value_pct", "auc_pct", "value") if name in table)
     shown = {name: text for name, text in titles.items() if name in set(table[column])}
-    rows = table[table[column].isin(list(shown))].rename(columns={"auc_pct": "value_pct"})
+    rows = table[table[column].isin(list(shown))]
     colours = [method_colour(name) for name in dict.fromkeys(rows["method"])]
     style = {"panel": (column, shown), "across": True, "colours": colours, "title": title}
-    return intervals(rows, "method", "value_pct", **style)
-
-
-def three_tests(table: pd.DataFrame, title: str) -> Figure:
-    """Each method, and each mark in brackets, in the three tests: a panel a test.
-
-    `table` is of `judge.compared`, whose order stays.
-    """
-    colours = [method_colour(name) for name in dict.fromkeys(table["method"])]
-    style = {"panel": ("score", TESTS), "across": True, "colours": colours, "title": title}
-    return intervals(table[table["score"].isin(list(TESTS))], "method", "value", **style)
+    return intervals(rows, "method", value, **style)
 
 
 def two_tests(outlines: pd.DataFrame, areas: pd.DataFrame) -> Figure:
@@ -454,21 +428,6 @@ def _name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
             if not any(box.overlaps(other) for other in taken):
                 break
         taken.append(box)
-
-
-def cost_bars(milliseconds: Mapping[str, float], title: str) -> Figure:
-    """What a map costs, a bar a method, on a scale of powers of ten."""
-    figure, (axis,) = panels(1, 6.5, 1 + 0.2 * len(milliseconds))
-    colours = [method_colour(name) for name in milliseconds]
-    bars = axis.barh(list(milliseconds), list(milliseconds.values()), color=colours)
-    axis.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=8)
-    axis.invert_yaxis()
-    axis.set(xscale="log", xlabel="milliseconds an image", title=title)
-    values = milliseconds.values()
-    axis.set_xlim(min(1, *values), 2 * max(values))  # room for the numbers
-    axis.xaxis.set_major_formatter("{x:,.0f}")
-    axis.grid(visible=False, axis="y")
-    return figure
 
 
 def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:

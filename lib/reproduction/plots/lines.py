@@ -51,9 +51,9 @@ LINES = {"supervised": "--", "self-supervised": "-"}
 BAND = "line: mean over seeds\nband: all seeds"
 HIGH, LOW = "#b04a93", "#e3c4da"  # of heads; the colours of models mean something else
 ORDERS = {
-    "smoothgrad": ("SmoothGrad", METHODS["smoothgrad"], "o"),
-    "attention": ("attention", METHODS["raw_attention"], "s"),
-    "random": ("chance", INK, "^"),
+    "smoothgrad": {"label": "SmoothGrad", "color": METHODS["smoothgrad"], "marker": "o"},
+    "attention": {"label": "attention", "color": METHODS["raw_attention"], "marker": "s"},
+    "random": {"label": "chance", "color": INK, "marker": "^"},
 }
 SHIFTS = {
     "blur": ("Blur", "sigma (pixels)"),
@@ -116,25 +116,33 @@ def model_curves(
     y: str | Sequence[str],
     label: str,
     limits: tuple[float, float | None] | None = None,
+    *,
+    by: str = "model",
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+    note: str = BAND,
+    wide: int = 0,
     **options: Any,
 ) -> Figure:
     """A panel a part of a table under its title, in it a line and band a model.
 
     `y` is the column of all parts, or of each; `label` and `limits` are those of the axis upwards.
+    Other lines than models are the values of `by`, which `styles` names; `wide` panels stand side
+    by side.
     """
-    wide = 2 if len(parts) == 4 else len(parts)  # four beside each other cannot be read
-    figure, axes = panel_grid(len(parts), wide, (3.2, 3.0), (1.9, 0), **options)
-    columns = [y] * len(parts) if isinstance(y, str) else y
-    for axis, column, (title, table) in zip(axes.flat, columns, parts.items(), strict=True):
-        for name, style in model_styles(table).items():
-            seed_band(axis, table[table["model"] == name], x, column, label=name, **style)
+    count = len(parts)
+    wide = wide or (2 if count == 4 else count)  # four beside each other cannot be read
+    figure, axes = panel_grid(count, wide, (3.2, 3.0), (1.9, 0), **options)
+    columns = [y] * count if isinstance(y, str) else y
+    for axis, column, (title, table) in zip(axes.flat, columns, parts.items(), strict=False):
+        for name, style in (styles or model_styles(table)).items():
+            seed_band(axis, table[table[by] == name], x, column, **{"label": name} | dict(style))
         axis.set(title=title, xlabel=x)
         count_whole(axis)
         if limits:
             axis.set_ylim(limits)
     for axis in axes[:, 0]:
         axis.set_ylabel(label)
-    legend_beside(figure, axes[0, 0], BAND)
+    legend_beside(figure, axes[0, 0], note)
     return figure
 
 
@@ -166,20 +174,12 @@ def drift_curves(drift: pd.DataFrame) -> Figure:
 
 def masking_curves(masking: pd.DataFrame) -> Figure:
     """Accuracy when patches are masked in three orders, a panel a model (IAV Fig. 5)."""
-    names = list(model_styles(masking))
-    wide = 2 if len(names) == 4 else min(len(names), 3)  # three would leave one alone
-    options = {"sharex": True, "sharey": True}
-    figure, axes = panel_grid(len(names), wide, (3.3, 2.5), (0, 0.2), **options)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("top-1 (%)")
-    for axis, name in zip(axes.flat, names, strict=False):
-        rows = masking[masking["model"] == name]
-        for order, (label, colour, marker) in ORDERS.items():
-            style = {"label": label, "color": colour, "marker": marker}
-            seed_band(axis, rows[rows["order"] == order], "ratio_pct", "top1_pct", **style)
-        axis.set(title=name, xlabel="masked patches (%)", ylim=(0, 102))
-        axis.tick_params(labelbottom=True)  # nothing may be below it in the last row
-    legend_beside(figure, axes[0, 0], f"{BAND}\n\nmasked first by")
+    parts = {name: masking[masking["model"] == name] for name in model_styles(masking)}
+    wide = 2 if len(parts) == 4 else min(len(parts), 3)  # three would leave one alone
+    style = {"by": "order", "styles": ORDERS, "note": f"{BAND}\n\nmasked first by", "wide": wide}
+    figure = model_curves(parts, "ratio_pct", "top1_pct", "top-1 (%)", (0, 102), **style)
+    for axis in figure.axes:
+        axis.set_xlabel("masked patches (%)")
     return figure
 
 
@@ -245,11 +245,9 @@ def separation_dots(properties: pd.DataFrame, kinds: pd.Series) -> Figure:
     return figure
 
 
-def score_boxes(
-    scores: pd.DataFrame, layers: Sequence[int] = (1, 6, 12), map_name: str = "smoothgrad"
-) -> Figure:
+def score_boxes(scores: pd.DataFrame, layers: Sequence[int]) -> Figure:
     """IA-scores of each head over images (IAV Fig. 8). Dark is High-IA, pale Low-IA."""
-    figure = head_boxes(scores[scores["map"] == map_name], "score", layers)
+    figure = head_boxes(scores[scores["map"] == "smoothgrad"], "score", layers)
     for axis in figure.axes:
         mark_level(axis, HIGH_ABOVE, linewidth=0.8)
         axis.set(ylim=(-0.03, 1.03), yticks=[0, 0.5, 1])
@@ -334,18 +332,10 @@ def before_after(robustvit: pd.DataFrame, original: str = "original") -> Figure:
 
     The full line is the mean over finetuned runs, its band goes from the lowest to the highest.
     """
-    maps = list(dict.fromkeys(robustvit["map"]))
-    figure, axes = panels(len(maps), 1.9 + 3.2 * len(maps), 3, sharey=True)
     table = robustvit.rename(columns={"run": "seed"})
-    before = table["seed"] == original
-    old = {"color": ORIGINAL, "marker": "s", "linestyle": "--", "label": "original"}
+    table["weights"] = table["seed"].eq(original).map({True: "original", False: "finetuned"})
+    parts = {MAPS.get(name, name): part for name, part in table.groupby("map", sort=False)}
+    old = {"color": ORIGINAL, "marker": "s", "linestyle": "--"}
     new = {"color": OURS, "marker": "o", "label": "finetuned, all runs"}
-    for axis, name in zip(axes, maps, strict=True):
-        shown = table["map"] == name
-        seed_band(axis, table[shown & before], "layer", "score", **old)
-        seed_band(axis, table[shown & ~before], "layer", "score", **new)
-        axis.set(title=MAPS.get(name, name), xlabel="layer")
-        count_whole(axis)
-    axes[0].set_ylabel("mean IA-score of the layer")
-    legend_beside(figure, axes[0])
-    return figure
+    style = {"by": "weights", "styles": {"original": old, "finetuned": new}, "note": ""}
+    return model_curves(parts, "layer", "score", "mean IA-score of the layer", **style, sharey=True)

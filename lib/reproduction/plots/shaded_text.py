@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -26,30 +25,15 @@ PAPER = "line-height:1.7;max-width:60em;padding:0.2em 0.6em;overflow-wrap:anywhe
 PAPER += "background:#fff;color:#000"
 ASIDE = "#666b74"  # grey that can be read on it
 LINE = "text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:3px"
+GREY = f'<span style="color:{ASIDE}">{{}}</span>'
 Spans = Sequence[tuple[int, int]]
-
-
-class Piece(NamedTuple):
-    """One token to draw, with the text between it and the one before."""
-
-    before: str
-    text: str
-    shade: float | None  # 0 to 1; None is grey
-    marked: bool  # in the rationale
-    joined: bool  # `before` too
 
 
 def token_shades(tokens: Tokens, values: Float[Tensor, " tokens"]) -> np.ndarray:
     """Shade of each token in 0..1: its share of the text's highest value, 0 for special tokens.
 
     All 0 for a map that is not finite or has no value above 0, which says nothing.
-    Raises: ValueError unless there is one value a token.
     """
-    if values.shape != (len(tokens.ids),):
-        raise ValueError(
-            f"token_shades: a map {tuple(values.shape)} for {len(tokens.ids)} tokens; needed is "
-            "one value a token, special ones included: use attribute"
-        )
     numbers = np.where(tokens.special, 0.0, values.detach().cpu().double().numpy())
     if not np.isfinite(numbers).all() or numbers.max() <= 0:
         return np.zeros(len(numbers))
@@ -73,12 +57,12 @@ def shaded_html(
     """The text with its tokens shaded, as a piece of HTML for `IPython.display.HTML`.
 
     `rationale` are spans of characters to underline. What a token's value is relative to the
-    highest stands in its tooltip. Raises: ValueError as `token_shades`.
+    highest stands in its tooltip.
     """
     shades = token_shades(tokens, values)
     head = f"<b>{escape(title)}</b><br>" if title else ""
     note = "" if shades.any() else f' <i style="color:{ASIDE}">({MAP_WARNING})</i>'
-    body = "".join(map(_html, _pieces(tokens, shades, rationale or ())))
+    body = _shaded(tokens, shades, rationale or ())
     return f'<div style="{PAPER}">{head}{body}{note}</div>'
 
 
@@ -93,34 +77,26 @@ def shaded_methods(
     return f"<p>{escape(title)}</p>{''.join(parts)}"
 
 
-def _pieces(tokens: Tokens, shades: np.ndarray, rationale: Spans) -> list[Piece]:
-    """What to draw, in the order of the text."""
-    pieces, end, last_marked = [], 0, False
+def _shaded(tokens: Tokens, shades: np.ndarray, rationale: Spans) -> str:
+    """The text as HTML, special tokens and what was not read in grey."""
+    parts, end, last_marked = [], 0, False
     for (start, stop), special, shade in zip(tokens.offsets, tokens.special, shades, strict=True):
         if special:
-            name = SPECIAL_NAMES[min(len(pieces), 1)]
-            pieces.append(Piece(" " if pieces else "", name, None, False, False))
+            name = SPECIAL_NAMES[min(len(parts), 1)]
+            parts.append(" " * bool(parts) + GREY.format(name))
             continue
-        before = tokens.text[end:start] if end else " " * len(pieces)
+        gap = escape(tokens.text[end:start] if end else " " * len(parts))
         spans = [span for span in rationale if start < span[1] and span[0] < stop]
         # The gap is underlined too where one span holds both of its sides.
-        joined = last_marked and any(span[0] < end for span in spans)
-        pieces.append(Piece(before, tokens.text[start:stop], float(shade), bool(spans), joined))
+        if gap and last_marked and any(span[0] < end for span in spans):
+            gap = f'<span style="{LINE}">{gap}</span>'
+        text, style = escape(tokens.text[start:stop]), [LINE] * bool(spans)
+        if shade >= 0.005:  # so that a long text stays small
+            style.insert(0, f"background:{to_hex(SHADES(shade))};color:{ink(shade)}")
+        if style:
+            text = f'<span title="{shade:.2f}" style="{";".join(style)}">{text}</span>'
+        parts.append(gap + text)
         end, last_marked = stop, bool(spans)
     if tokens.left_out:
-        pieces.append(Piece(" ", f"… {tokens.left_out} tokens not read", None, False, False))
-    return pieces
-
-
-def _html(piece: Piece) -> str:
-    before, text = escape(piece.before), escape(piece.text)
-    if piece.joined and before:
-        before = f'<span style="{LINE}">{before}</span>'
-    if piece.shade is None:
-        return f'{before}<span style="color:{ASIDE}">{text}</span>'
-    style = [LINE] if piece.marked else []
-    if piece.shade >= 0.005:  # so that a long text stays small
-        style.insert(0, f"background:{to_hex(SHADES(piece.shade))};color:{ink(piece.shade)}")
-    if not style:
-        return before + text
-    return f'{before}<span title="{piece.shade:.2f}" style="{";".join(style)}">{text}</span>'
+        parts.append(" " + GREY.format(f"… {tokens.left_out} tokens not read"))
+    return "".join(parts)

@@ -131,7 +131,6 @@ def test_class_splits_are_disjoint_halves_and_leave_look_alikes_together():
         (CUTOUTS, {"size": 15}, r"cutouts: size 15 px; it must lie in 16\.\.128"),
         (CUTOUTS, {"size": 129}, r"size 129 px; .*16\.\.128, or be even and at most 256"),
         (WORLD, {"size": 258}, r"habitats: size 258 px; it must lie in 16\.\.128"),
-        (WORLDS["unseen"][0], {"set_name": "sketch"}, r"no drawings of unseen in style 'high_con"),
     ],
 )
 def test_wrong_input_is_named(bench, arguments, text):

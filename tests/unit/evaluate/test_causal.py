@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from habitats.benchmark import Benchmark
 from habitats.composing import PARTS
 from habitats.cutouts import CUTOUTS
 from habitats.homes import habitats
@@ -106,7 +105,3 @@ def test_worlds_without_things_have_two_parts_and_photographs_none():
     assert set(scenes.owners.unique().tolist()) == {0, 3}
     with pytest.raises(ValueError, match="part 'cactus' is unknown; use some of"):
         CUTOUTS.draw("a", [0], without=["cactus"])
-    photographs = Benchmark()
-    photographs.name, photographs.composable = "imagenet", False
-    with pytest.raises(ValueError, match="no part can be drawn away; give benchmark"):
-        draw_scenes(photographs, "a", range(4))

@@ -50,7 +50,7 @@ def test_what_turned_wrong_is_the_first_of_each_class_that_is_hurt():
     assert class_changes.turned_wrong(seen, "seed0", harmed, 1) == [("a", 0), ("v2", 0)]
     assert class_changes.turned_wrong(seen, "seed0", harmed, 2)[:2] == [("a", 0), ("a", 1)]
     assert class_changes.turned_wrong(seen, "seed1", harmed, 2) == []
-    said = class_changes.in_words(harmed, class_changes.HARMED)
+    said = class_changes.in_words(harmed)
     assert said.index.tolist() == [("a", "ant"), ("v2", "ant")]
     assert said["change, points"].tolist() == [-50, -50] and set(said["taken for"]) == {"cat"}
 
@@ -63,6 +63,6 @@ def test_what_is_related_to_the_change_of_classes_is_said_in_words():
     related = class_changes.related_to(seen, ANIMALS, ANIMALS.classes)
     for cause, change in related.values():
         assert cause.index.equals(change.index) and len(cause) == count
-    said = class_changes.in_words(class_changes.cause_table(related), class_changes.CORRELATION)
+    said = class_changes.in_words(class_changes.cause_table(related))
     assert said.index.tolist() == [("object size", "the shifted sets"), ("context", "v2")]
     assert list(said) == ["classes", "rank correlation", "from", "to"]

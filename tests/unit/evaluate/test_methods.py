@@ -163,4 +163,4 @@ def test_the_best_by_overlap_are_named_with_it():
     rows = [("m", *row) for row in (("a", "miou_pct", 1.0), ("b", "miou_pct", 3.0),
                                     ("c", "miou_pct", 2.0), ("a", "map_pct", 9.0))]  # fmt: skip
     table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
-    assert made.best_methods(table, 2).loc["m"].tolist() == ["b 3.0 %", "c 2.0 %"]
+    assert made.best_methods(table).loc["m"].tolist()[:2] == ["b 3.0 %", "c 2.0 %"]

@@ -76,8 +76,3 @@ def test_ablation_of_beyond_intuition_repeats_the_table_of_outlines():
     for name in ("head_wise", "token_wise"):
         ours = ablation.loc[(name, "integrated_gradient"), list(METRICS)]
         assert ours.tolist() == values.loc[name, list(METRICS)].tolist()
-
-
-def test_an_unknown_table_is_refused():
-    with pytest.raises(ValueError, match=r"published_rows: \['T9'\] are unknown; use some of"):
-        paper.published_rows("T9")

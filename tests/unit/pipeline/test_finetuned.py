@@ -1,6 +1,5 @@
 """The page on a run: its sentences, and the command that makes the same run."""
 
-import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace

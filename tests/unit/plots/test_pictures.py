@@ -12,16 +12,7 @@ from relevit.finetune.learning_rate import class_loss_column
 from reproduction.config import FinetuneParams
 from reproduction.measures.paired import GROUPS, ORIGINAL
 from reproduction.plots import curves, intervals, lines
-from reproduction.plots.style import (
-    CONTROL,
-    FAINT,
-    GAIN,
-    INK,
-    LOSS,
-    METHODS,
-    OURS,
-    alternative_text,
-)
+from reproduction.plots.style import CONTROL, FAINT, GAIN, LOSS, METHODS, OURS, alternative_text
 from reproduction.plots.tables import change_heatmap, entropy_maps
 
 KINDS = {"mini-dino": "self-supervised", "mini-deit": "supervised"}
@@ -134,9 +125,6 @@ PICTURES = {
         lambda: intervals.added_bars(added(), "t"),
         {"title": "ours", "bars": [1, 2, 3, -1, -2, -3], "colours": [OURS] * 3 + [CONTROL] * 3,
          "ends": [[-3, 2], [-4, 1], [-5, 0]]}),
-    "halves of the classes": (
-        lambda: intervals.halves_bars(added(arms=["ours"]).assign(dataset="val"), "t"),
-        {"bars": [2, 3], "ends": [[1, 6]], "names": ["val"]}),
     "neighbours have a point, probes none": (
         lambda: intervals.neighbour_dots(table(
             "model data test accuracy_pct images", ("with", "val", "k = 1", 80.0, 100),
@@ -185,7 +173,7 @@ PICTURES = {
             {"val": "home", "a": "away"}),
         {"points": [0.1, math.nan], "ends": [[0, 0.3]], "names": ["gae", "lrp"]}),
     "three tests, marks grey": (
-        lambda: intervals.three_tests(table("method score value low high", *(
+        lambda: intervals.score_bars(table("method score value low high", *(
             (name, test, 0.5, 0.4, 0.6) for name in ("gae", "(random)") for test in TESTS)), "t"),
         {"names": ["gae", "(random)"], "colours": [METHODS["gae"], FAINT]}),
     "two tests": (
@@ -193,9 +181,6 @@ PICTURES = {
             table("method metric value_pct", *((n, "miou_pct", "abc".index(n)) for n in "abc")),
             table("method direction auc_pct", *AREAS)),
         {"texts": ["a", "b", "c"], "title": "Spearman's correlation of the two orders: 1.00"}),
-    "costs": (
-        lambda: intervals.cost_bars({"gae": 2.4, "lrp": 1200.0}, "t"),
-        {"texts": ["2", "1,200"], "bars": [2.4, 1200]}),
     "classes are sorted": (
         lambda: intervals.class_grid(table("dataset label name change_top1_pts", *(
             ("val", i, f"c{i}", change) for i, change in enumerate((3.0, -2.0, 0.0)))), [0], "t"),
@@ -203,7 +188,7 @@ PICTURES = {
     "arms, and ours stands out": (
         lambda: intervals.arm_changes(ARMS.set_axis(["swap_5e-6", "relevance"]), "t", "relevance"),
         {"names": ["swap, at the rate of relevance", "relevance"],
-         "hues": [INK, INK, OURS, OURS, INK]}),
+         "bars": [9, 7], "ends": [[8, 10], [5, 8]], "colours": [FAINT, OURS]}),
     "depth": (
         lambda: lines.depth_curves(DEPTHS),
         {"title": "SmoothGrad", "lines": [[0.61, 0.41, 0.21], [0.81] * 3],

@@ -72,9 +72,3 @@ def test_html_underlines_the_rationale_and_tells_what_was_not_read():
     marked = re.findall(r"<span[^>]*text-decoration:underline[^>]*>(.*?)</span>", html, re.DOTALL)
     assert [unescape(word) for word in marked] == ["watch", "\n", "able", '"']
     assert plain(html).endswith("[SEP] … 12 tokens not read")
-
-
-@pytest.mark.wrong_types
-def test_a_map_of_another_length_is_refused():
-    with pytest.raises(ValueError, match=r"token_shades: a map \(3,\) for 17 tokens; needed is"):
-        shaded_html(READ, torch.zeros(3))

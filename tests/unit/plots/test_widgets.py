@@ -83,9 +83,8 @@ CHANGES = {
     ("heads", "layer"): (2, "layer 2, head 1"),
     ("heads", "head"): (3, "layer 4, head 3"),
     ("heads", "image"): (2, "image 2: dog &amp; &lt;ox&gt;"),
-    ("heads", "map_name"): ("mask", "mask: layer 4"),
-    ("heads", "model"): ("wide", "wide, image 1: cat, mask: layer 2, head 1"),
-    ("methods", "map_name"): ("gae", "gae: layer 2, head 1, cosine"),
+    ("heads", "view"): ("wide: mask", "wide, image 1: cat, mask: layer 2, head 1"),
+    ("methods", "view"): ("gae", "gae: layer 2, head 1, cosine"),
 }
 
 
@@ -94,13 +93,12 @@ def test_a_change_changes_picture_and_words_and_nothing_else(make, network, name
     state = {key: values.clone() for key, values in network.state_dict().items()}
     explorer = make[name]()
     before, (value, words) = shown(explorer), CHANGES[name, control]
-    first = getattr(explorer, control).value
-    getattr(explorer, control).value = value
+    first = explorer.control[control].value
+    explorer.control[control].value = value
     after = shown(explorer)
     assert after[0] != before[0] and words in after[1]
-    getattr(explorer, control).value = first
-    if control != "model":  # whose layers are others
-        assert shown(explorer) == before
+    explorer.control[control].value = first
+    assert shown(explorer) == before
     assert all(torch.equal(values, state[key]) for key, values in network.state_dict().items())
     assert all(p.grad is None for p in network.parameters())
     draws = [c for c in explorer.children[0].children if hasattr(c, "continuous_update")]
@@ -113,7 +111,7 @@ def test_a_notebook_gets_the_first_picture_and_then_the_widget(make, monkeypatch
     monkeypatch.setattr(shared, "display", lambda what, **options: given.append((what, options)))
     explorer = make["heads"]()
     first, words = bytes(explorer.picture.value), explorer.state.value
-    explorer.head.value = 2
+    explorer.control["head"].value = 2
     explorer._ipython_display_()
     (picture, _), (bundle, options) = given
     assert picture.data == first and picture.format == "jpeg" and picture.alt in words
@@ -122,17 +120,6 @@ def test_a_notebook_gets_the_first_picture_and_then_the_widget(make, monkeypatch
     (style,) = [child for child in explorer.children if "<style>" in getattr(child, "value", "")]
     assert ":has(+ .jp-OutputArea-child .relevit-live) {display: none}" in style.value
     assert "relevit-live" in explorer._dom_classes and 'role="status"' in words
-
-
-def test_several_changes_together_draw_once(make, monkeypatch):
-    explorer, drawn = make["heads"](), []
-    look = explorer.look
-    monkeypatch.setattr(explorer, "look", lambda: (drawn.append(1), look())[1])
-    with explorer.together():
-        explorer.head.value, explorer.layer.value = 2, 1
-    assert len(drawn) == 1
-    explorer.model.value = "wide"
-    assert len(drawn) == 2 and explorer.head.max == 5 and explorer.head.value == 2
 
 
 class ByGround(torch.nn.Module):
@@ -155,7 +142,7 @@ def test_habitats_begin_where_the_answer_flips(network, spec, bench):
     text = shown(explorer)[1]
     assert text.startswith(f"{bench.classes[3]}: at home ({home}) the answer is ")
     assert "the answer changes with the background alone" in text
-    explorer.habitat.value = home
+    explorer.control["habitat"].value = home
     assert shown(explorer)[1].endswith("this is its home.")
 
 
@@ -163,7 +150,7 @@ def test_erasing_is_that_of_the_perturbation_test(make, network, spec, batch, ma
     explorer = make["erasing"]()
     forward, asked = network.forward, []
     monkeypatch.setattr(network, "forward", lambda x: (asked.append(len(x)), forward(x))[1])
-    explorer.share.value = 50
+    explorer.control["share"].value = 50
     assert not asked, "the slider only draws"
     tested = [Judged(batch.images, maps["gae"], batch.labels)]
     rows = perturbation_rows(network, spec.normalise, tested, (2, 2), Erasing(unit="token"))
@@ -171,23 +158,26 @@ def test_erasing_is_that_of_the_perturbation_test(make, network, spec, batch, ma
     text = shown(explorer)[1]
     assert f"has {one.loc[50, 'probability_pct']:.0f} %" in text
     assert f"(whole image: {one.loc[0, 'probability_pct']:.0f} %)" in text
-    explorer.share.value = 0
+    explorer.control["share"].value = 0
     assert shown(explorer)[1].endswith("the answer stays.")
 
 
 @pytest.mark.parametrize(("fill", "value"), [("black", 0), ("mean", 128)])
-def test_what_is_erased_has_the_colour_that_is_answered(make, fill, value):
-    explorer = make["erasing"](fill=fill)
-    hidden = explorer._erased(0, "most relevant first", [10])[0][0]
-    hidden = hidden.repeat_interleave(14, 0).repeat_interleave(14, 1)
-    assert (explorer._shown(0, 10)[:, hidden] == value).all()
+def test_half_of_the_picture_has_the_colour_of_what_is_erased(
+    network, spec, batch, maps, bench, fill, value
+):
+    explorer = erasing_explorer(network, spec, batch, maps, bench.classes, fill=fill)
+    explorer.control["share"].value = 50
+    erased = explorer.look()[0].axes[2].images[0].get_array()
+    assert float((erased == value).all(axis=2).mean()) == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_step_is_that_by_hand(network, spec):
     batch = pictures("finetune", 3)
     explorer = step_explorer(network, spec, batch, QUIET)
     text = shown(explorer)[1]
-    explorer.background.value = explorer.foreground.value = explorer.classification.value = 0.0
+    for term in ("background", "foreground", "classification"):
+        explorer.control[term].value = 0.0
     still = shown(explorer)[1]  # weight decay alone moves next to nothing
     assert still.count("(+0 %)") + still.count("(-0 %)") == 3
     pixels, masks = spec.normalise(batch.images), batch.masks.float()
@@ -203,18 +193,3 @@ def test_a_step_is_that_by_hand(network, spec):
 def test_a_map_that_is_published_as_nan_is_shown_as_empty(network, spec, batch):
     flat = {"flat": torch.full((3, 4), float("nan"))}
     assert "cosine 0.00" in shown(method_explorer(network, spec, batch.images, flat))[1]
-
-
-def test_errors(network, spec, batch, maps, bench, views):
-    with pytest.raises(ValueError, match=r"3 images and maps \{'gae': 2\}; give one map an image"):
-        erasing_explorer(network, spec, batch, {"gae": maps["gae"][:2]}, bench.classes)
-    with pytest.raises(ValueError, match="gradmask trains no relevance map"):
-        step_explorer(network, spec, batch, QUIET.changed(method="gradmask"))
-    with pytest.raises(ValueError, match="0 images; a step shall take a moment: give 1 to 3"):
-        step_explorer(network, spec, batch.select(torch.tensor([], dtype=torch.long)), QUIET)
-
-    class Photographs(type(bench)):
-        composable = False
-
-    with pytest.raises(ValueError, match="background of a photograph of habitats cannot be chosen"):
-        habitat_explorer(network, spec, Photographs("habitats"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from html import escape
 from io import BytesIO
 from typing import Any
@@ -28,42 +27,30 @@ HIDE = f"<style>.jp-OutputArea-child:has(+ .jp-OutputArea-child .{LIVE}) {{displ
 class Explorer(ipywidgets.VBox):
     """Controls, the picture, and its state in words.
 
-    A subclass makes its controls, hands them over, and says in `look` what belongs to them.
+    `draw` makes a figure and a sentence of the controls' values, which it takes by their names.
     `picture` is a JPEG and `state` the text, for those who cannot see the picture too.
     """
 
-    def __init__(self, controls: Sequence[ipywidgets.Widget]) -> None:
+    def __init__(
+        self, draw: Callable[..., tuple[Figure, str]], **controls: ipywidgets.Widget
+    ) -> None:
         """Draw the first state."""
+        self.control, self._of = controls, draw
         self.picture = ipywidgets.Image(format="jpeg", layout={"max_width": "100%"})
         self.state = ipywidgets.HTML()
-        row = ipywidgets.HBox(list(controls), layout={"flex_flow": "row wrap"})
+        row = ipywidgets.HBox(list(controls.values()), layout={"flex_flow": "row wrap"})
         hide = ipywidgets.HTML(HIDE, layout={"display": "none"})
         super().__init__([row, self.state, self.picture, hide])
         self.add_class(LIVE)
-        self._waiting = False
-        for control in controls:
-            control.observe(self._change, names="value")
+        for control in controls.values():
+            control.observe(self._draw, names="value")
         self._first = self._draw()
 
     def look(self) -> tuple[Figure, str]:
         """The picture of what the controls say, and a sentence about it."""
-        raise NotImplementedError
+        return self._of(**{name: control.value for name, control in self.control.items()})
 
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Change several controls and draw once: in between, they may not go with each other."""
-        self._waiting = True
-        try:
-            yield
-        finally:
-            self._waiting = False
-        self._change()
-
-    def _change(self, _change: Any = None) -> None:
-        if not self._waiting:
-            self._draw()
-
-    def _draw(self) -> dict[str, Any]:
+    def _draw(self, _change: Any = None) -> dict[str, Any]:
         figure, words = self.look()
         file = BytesIO()
         figure.set_dpi(SHARP * DPI)

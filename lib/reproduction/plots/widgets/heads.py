@@ -8,7 +8,6 @@ all that is shown or chosen, as in the paper.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float, UInt8
@@ -36,7 +35,7 @@ def method_explorer(
     images: Images,
     maps: Mapping[str, Float[Tensor, "images patches"]],
     titles: Sequence[str] | None = None,
-) -> HeadExplorer:
+) -> Explorer:
     """A widget to choose an image, a method, a layer and a head, and to see the two maps.
 
     `maps` are those of each method, as `measures.shared_maps` gives them; a map that is NaN, as
@@ -48,68 +47,58 @@ def method_explorer(
     attention = class_attention(model, pixels).float().cpu()
     whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
     view = Explanation(attention, whole, patch_grid(model, pixels))
-    return HeadExplorer(images, {spec.name: view}, titles, score="cosine")
+    return head_explorer(images, {spec.name: view}, titles, score="cosine")
 
 
-class HeadExplorer(Explorer):
-    """A widget to choose model, map, image, layer and head, and to see what belongs to them.
+def head_explorer(
+    images: Images,
+    views: Mapping[str, Explanation],
+    titles: Sequence[str] | None = None,
+    *,
+    score: str = "IA-score",
+    layer: int | None = None,
+    head: int = 1,
+) -> Explorer:
+    """A widget to choose a model's map, an image, a layer and a head, and to see what they share.
 
     `views` has one entry a model; `titles` names the images, for example by their class; `score`
     says what the views' scores are. It begins at a `layer`, by default the last, which is nearest
-    to the answer, and a `head`. `model`, `map_name`, `image`, `layer` and `head` are the controls.
+    to the answer, and a `head`. Of a model with fewer layers or heads the last one is shown.
     """
+    seen = {
+        f"{model}: {name}" if len(views) > 1 else name: (model, name)
+        for model, view in views.items()
+        for name in view.maps
+    }
 
-    def __init__(
-        self,
-        images: Images,
-        views: Mapping[str, Explanation],
-        titles: Sequence[str] | None = None,
-        *,
-        score: str = "IA-score",
-        layer: int | None = None,
-        head: int = 1,
-    ) -> None:
-        self._images, self._views, self._titles = images, dict(views), titles
-        self._score = score
-        view = next(iter(views.values()))
-        _, layers, heads, _ = view.attention.shape
-        self.model = choice("model", list(views))
-        self.map_name = choice("map", list(view.maps))
-        self.image = slider("image", 1, len(images))
-        self.layer = slider("layer", layer or layers, layers)
-        self.head = slider("head", head, heads)
-        controls = [self.model, self.map_name, self.image, self.layer, self.head]
-        super().__init__(controls[len(views) == 1 :])
-
-    def look(self) -> tuple[Figure, str]:
-        """The head that is chosen, and its score."""
-        view, name = self._views[self.model.value], self.map_name.value
-        index, layer, head = (c.value - 1 for c in (self.image, self.layer, self.head))
-        title = f"image {index + 1}" + (f": {self._titles[index]}" if self._titles else "")
-        image, place = self._images[index], f"layer {layer + 1}, head {head + 1}"
-        pair = torch.stack([view.maps[name][index], view.attention[index, layer, head]])
-        heats = to_heatmap(pair.detach().float().cpu(), tuple(image.shape[-2:]), view.grid)[:, 0]
-        scores = view.scores(name)[index].detach().float().cpu()
+    def draw(view: str, image: int, layer: int, head: int) -> tuple[Figure, str]:
+        model, name = seen[view]
+        found, index = views[model], image - 1
+        _, layers, heads, _ = found.attention.shape
+        layer, head = min(layer, layers), min(head, heads)
+        title = f"image {image}" + (f": {titles[index]}" if titles else "")
+        pixels, place = images[index], f"layer {layer}, head {head}"
+        pair = torch.stack([found.maps[name][index], found.attention[index, layer - 1, head - 1]])
+        heats = to_heatmap(pair.detach().float().cpu(), tuple(pixels.shape[-2:]), found.grid)[:, 0]
+        scores = found.scores(name)[index].detach().float().cpu()
         figure, axes = strip(2.3, *[(0.08, 2.3)] * 3, (0.5, 2.6))
-        show_image(axes[0], image, title)
-        show_image(axes[1], image, name, heat=heats[0])
-        show_image(axes[2], image, f"attention, {place}", heat=heats[1])
-        said = f"{self._score} {float(scores[layer, head]):.2f}"
+        show_image(axes[0], pixels, title)
+        show_image(axes[1], pixels, name, heat=heats[0])
+        show_image(axes[2], pixels, f"attention, {place}", heat=heats[1])
+        said = f"{score} {float(scores[layer - 1, head - 1]):.2f}"
         _show_scores(axes[3], scores, layer, head, said)
-        within = f"{float(scores[layer].min()):.2f} to {float(scores[layer].max()):.2f}"
-        words = f"{self.model.value}, {title}, {name}: {place}, {said} (this layer: {within})"
-        return figure, words
+        within = f"{float(scores[layer - 1].min()):.2f} to {float(scores[layer - 1].max()):.2f}"
+        return figure, f"{model}, {title}, {name}: {place}, {said} (this layer: {within})"
 
-    def _change(self, change: Any = None) -> None:
-        """Let the controls follow another model's maps, layers and heads before all is drawn."""
-        if change is None or change.owner is not self.model or self._waiting:
-            return super()._change(change)
-        view, before = self._views[self.model.value], self.map_name.value
-        with self.together():
-            self.map_name.options = list(view.maps)
-            if before in view.maps:
-                self.map_name.value = before
-            _, self.layer.max, self.head.max, _ = view.attention.shape
+    shapes = [view.attention.shape for view in views.values()]
+    last = {"layer": max(shape[1] for shape in shapes), "head": max(shape[2] for shape in shapes)}
+    return Explorer(
+        draw,
+        view=choice("map", list(seen)),
+        image=slider("image", 1, len(images)),
+        layer=slider("layer", layer or shapes[0][1], last["layer"]),
+        head=slider("head", head, last["head"]),
+    )
 
 
 def _show_scores(
@@ -119,7 +108,7 @@ def _show_scores(
     layers, heads = scores.shape
     extent = (0.5, heads + 0.5, layers + 0.5, 0.5)
     axis.imshow(scores.numpy(), SCALE, vmin=0, vmax=1, aspect="auto", extent=extent)
-    mark = Rectangle((head + 0.5, layer + 0.5), 1, 1, fill=False, color=INK, lw=2.5)
+    mark = Rectangle((head - 0.5, layer - 0.5), 1, 1, fill=False, color=INK, lw=2.5)
     mark.set_path_effects([withStroke(linewidth=4.5, foreground="white")])
     axis.add_patch(mark)
     axis.set_title(f"{title} (dark 0, yellow 1)", fontsize=9, pad=3)

@@ -68,7 +68,7 @@ def encoder(cfg, towers, drawn):
 
 @pytest.fixture(scope="session")
 def shown(cfg, encoder):
-    return captioned("val", range(cfg.zero_shot_images), seed=cfg.seed)
+    return captioned("val", range(cfg.zero_shot_images), seed=cfg.seed)[0]
 
 
 @pytest.fixture(scope="session")

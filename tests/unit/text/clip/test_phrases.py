@@ -57,7 +57,7 @@ def test_maps_of_both_phrases(single, single_side, pairs):
 @pytest.mark.parametrize(("count", "expected"), [(1, 1), (3, 2)])
 def test_photographs_get_the_two_classes_they_are_most_similar_to(encoder, shown, count, expected):
     classifier, spec = encoder.classifier(), encoder.dual.spec
-    found = likely_pairs(classifier, spec, shown.batch.select(range(2)), count)
+    found = likely_pairs(classifier, spec, shown.select(range(2)), count)
     with torch.no_grad():
         logits = classifier(spec.normalise(found.images))
     assert len(found) == expected and not bool(found.masks.any())
