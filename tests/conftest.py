@@ -11,9 +11,13 @@ from jaxtyping import install_import_hook
 
 # The rooms with tensors in them: with RELEVIT_SHAPES=1 every call is held against its annotations,
 # shapes included, which takes a quarter longer.
-CHECKED = "attention attribution data evaluate finetune iav losses masks models plots text training"
+CHECKED = {
+    "relevit": "attention attribution data evaluate finetune iav losses masks models text",
+    "reproduction": "heads language measures plots training",
+}
 if os.environ.get("RELEVIT_SHAPES"):
-    install_import_hook([f"relevit.{room}" for room in CHECKED.split()], "shapes.checked")
+    rooms = [f"{package}.{room}" for package, names in CHECKED.items() for room in names.split()]
+    install_import_hook(rooms, "shapes.checked")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

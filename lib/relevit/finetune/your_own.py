@@ -153,15 +153,7 @@ def prepare(
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
-    identity: dict[str, Any] = {
-        "choices": choices.model_dump(exclude=set(FREE)),
-        "weights": origin(weights, network),
-        "table": file_fingerprint(Path(choices.data)) if Path(choices.data).is_file() else "",
-        "classes": list(data.classes),
-        "images": {name: files_fingerprint(part) for name, part in data.parts.items()},
-    } | frozen
-    if data.train.white:
-        identity["white"] = data.train.white
+    identity = _identity(choices, data, origin(weights, network)) | frozen
     claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
@@ -183,6 +175,19 @@ def prepare(
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
     _plan(run, say)
     return run
+
+
+def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:
+    """What a run is made from, and told apart from others by."""
+    path = Path(choices.data)
+    white = {"white": data.train.white} if data.train.white else {}
+    return {
+        "choices": choices.model_dump(exclude=set(FREE)),
+        "weights": weights,
+        "table": file_fingerprint(path) if path.is_file() else "",
+        "classes": list(data.classes),
+        "images": {name: files_fingerprint(part) for name, part in data.parts.items()},
+    } | white
 
 
 def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
