@@ -12,7 +12,6 @@ import hashlib
 import re
 import shutil
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
@@ -62,23 +61,26 @@ def _marks(cell: NotebookNode) -> list[str]:
     return [line for line in found if line in (BEGIN, END)]
 
 
-def students_copies(notebooks: Path, folder: Path) -> dict[Path, NotebookNode]:
-    """A student's copy of every notebook, by where it goes. Raises: ValueError as
-    `students_copy`."""
-    return {folder / path.name: students_copy(path) for path in sorted(notebooks.glob("*.ipynb"))}
+def write_copies(notebooks: Path, folder: Path) -> list[Path]:
+    """A student's copy of every notebook; the files written.
 
-
-def write_copies(made: Mapping[Path, NotebookNode], fresh: bool = False) -> list[Path]:
-    """Write copies to their paths; those that were kept, as somebody works in them.
-
-    `fresh`: none is kept.
+    Raises: ValueError where somebody has worked in a copy, and as `students_copy`.
     """
-    kept = [path for path in made if path.is_file() and not fresh and not untouched(path)]
-    for path, notebook in made.items():
-        if path not in kept:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            nbformat.write(mark(notebook), path)
-    return kept
+    made = {path.name: students_copy(path) for path in sorted(notebooks.glob("*.ipynb"))}
+    _check_untouched(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, copy in made.items():
+        nbformat.write(mark(copy), folder / name)
+    return [folder / name for name in made]
+
+
+def _check_untouched(folder: Path) -> None:
+    for path in sorted(folder.glob("*.ipynb")):
+        if not untouched(path):
+            raise ValueError(
+                f"exercises: {path} has been worked on; name another folder with --out, or move it "
+                "away"
+            )
 
 
 def mark(notebook: NotebookNode) -> NotebookNode:
@@ -108,7 +110,7 @@ def main(arguments: list[str] | None = None) -> int:
     folder = parser.parse_args(arguments).out.expanduser()
     texts = root / "workshop"
     try:
-        kept = write_copies(students_copies(root / "notebooks", folder / "students"))
+        write_copies(root / "notebooks", folder / "students")
         slides = write_slides(texts / "slides.md", root / "notebooks", folder / "slides.html")
         for name in ("handout", "quiz", "glossary"):
             write_page(texts / f"{name}.md", folder / "students" / f"{name}.html")
@@ -116,8 +118,6 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if kept:
-        print("kept as they are, for somebody works in them:", *kept, sep="\n  ")
     print(f"for students: {folder / 'students'}, the same as {given}")
     print(f"for the speaker: {folder / 'slides.html'}, {slides} slides, notes with the key S")
     return 0

@@ -16,18 +16,26 @@ from nbformat import NotebookNode
 
 from relevit.base.files import project_root
 from reproduction.config import NOTEBOOKS, notebook_file
-from reproduction.lessons.exercises import write_copies
+from reproduction.lessons.exercises import mark, untouched
 
 FOLDER = Path("outputs", "lab")
 
 
-def copies(root: Path, folder: Path) -> dict[Path, NotebookNode]:
-    """A copy of every notebook, by where it goes."""
-    made = {}
-    for source in (root / notebook_file(name) for name in NOTEBOOKS):
+def write_copies(root: Path, folder: Path, fresh: bool = False) -> list[str]:
+    """A copy of every notebook; the names of those that were kept, as somebody works in them.
+
+    `fresh`: none is kept.
+    """
+    kept = []
+    for name in NOTEBOOKS:
+        source = root / notebook_file(name)
         place = folder / source.relative_to(root / "notebooks")
-        made[place] = with_links(source, place.parent)
-    return made
+        if place.is_file() and not fresh and not untouched(place):
+            kept.append(name)
+            continue
+        place.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(mark(with_links(source, place.parent)), place)
+    return kept
 
 
 def with_links(path: Path, folder: Path) -> NotebookNode:
@@ -47,15 +55,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--fresh", action="store_true", help="also for those that were worked in")
     root = project_root()
     try:
-        fresh = parser.parse_args(arguments).fresh
-        kept = write_copies(copies(root, root / FOLDER), fresh)
+        kept = write_copies(root, root / FOLDER, parser.parse_args(arguments).fresh)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"copies of the notebooks to work in: {FOLDER}")
     if kept:
-        names = ", ".join(path.stem for path in kept)
-        print(f"kept as they are, with your work: {names} (make lab FRESH=1: all anew)")
+        print(f"kept as they are, with your work: {', '.join(kept)} (make lab FRESH=1: all anew)")
     return 0
 
 

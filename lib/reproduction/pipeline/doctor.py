@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import platform
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from habitats.real.catalogue import CATALOGUE, Entry, number
 from relevit.base.device import cores
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     Part = ImageSet | Corpus
 
+PYTHONS = ((3, 11), (3, 13))
 PACKAGES = ("torch", "timm", "jupyterlab", "ipywidgets", "papermill")
 FREE_MB = 1000  # what the quick preset writes, and room to work in
 SLOW_S = 10.0  # for one map of the small model: a cell of it takes a second elsewhere
@@ -68,8 +70,10 @@ class Finding:
 def examine(data_root: Path, key: str, *, deep: bool = False) -> Finding:
     """Look at one set; `deep` decodes every image and mask.
 
-    Raises: FileNotFoundError when `data_root` is no folder.
+    Raises: FileNotFoundError when `data_root` is no folder, ValueError for an unknown key.
     """
+    if key not in CATALOGUE:
+        raise ValueError(f"doctor: set {key!r} is unknown; use some of {list(CATALOGUE)}")
     if not data_root.is_dir():
         raise FileNotFoundError(
             f"doctor: data root {data_root} is no folder; give the one that the archives were "
@@ -157,16 +161,30 @@ def _count(entry: Entry, images: int | None, classes: int | None) -> str:
 # The machine
 
 
-def ready() -> Iterator[tuple[str, bool, str]]:
-    """Packages, room, a map that is drawn, and downloads; each as soon as it is known.
+class Looked(NamedTuple):
+    """One thing that was looked at: whether it will do, and what is there or what to do."""
 
-    What was looked at, whether it will do, and what is there or what to do.
-    """
+    what: str
+    good: bool
+    said: str
+
+
+def ready() -> Iterator[Looked]:
+    """Python, packages, room, cores, and a map that is drawn; each as soon as it is known."""
     for what, look in LOOKS.items():
         try:
-            yield what, *look()
+            yield Looked(what, *look())
         except Exception as error:  # whatever is wrong with an installation
-            yield what, False, f"{one_line(error)}; make setup installs all anew"
+            yield Looked(what, False, f"{one_line(error)}; make setup installs all anew")
+
+
+def _python() -> tuple[bool, str]:
+    here = sys.version_info[:2]
+    said = f"{platform.python_version()} on {platform.system()} ({platform.machine()})"
+    (low, high) = PYTHONS
+    if low <= here <= high:
+        return True, said
+    return False, f"{said}; 3.11 to 3.13 is needed: make setup PYTHON=python3.12"
 
 
 def _packages() -> tuple[bool, str]:
@@ -178,8 +196,7 @@ def _packages() -> tuple[bool, str]:
             lost.append(name)
     if lost:
         return False, f"{', '.join(lost)} not installed: make setup installs all"
-    here = f"Python {platform.python_version()} on {platform.system()}, {cores()} cores"
-    return True, ", ".join([here, *found])
+    return True, ", ".join(found)
 
 
 def _room() -> tuple[bool, str]:
@@ -187,6 +204,12 @@ def _room() -> tuple[bool, str]:
     free = shutil.disk_usage(root).free // 2**20
     said = f"{free / 1000:.0f} GB free at {root}" if free >= 10_000 else f"{free} MB free at {root}"
     return free >= FREE_MB, said if free >= FREE_MB else f"{said}; {FREE_MB} MB are needed"
+
+
+def _cores() -> tuple[bool, str]:
+    count = cores()
+    said = f"{count}" if count > 1 else "1: notebooks take twice the time that they tell"
+    return True, said
 
 
 def _map() -> tuple[bool, str]:
@@ -210,8 +233,10 @@ def _downloads() -> tuple[bool, str]:
 
 
 LOOKS: dict[str, Callable[[], tuple[bool, str]]] = {
+    "Python": _python,
     "packages": _packages,
     "disk": _room,
+    "cores": _cores,
     "a map": _map,
     "downloads": _downloads,
 }

@@ -26,34 +26,42 @@ FAILED = re.compile(r" +jobid: (\d+)$")
 CHATTER = re.compile(r"\[.+\]$|Select jobs to|Execute \d+ jobs|\d+ of \d+ steps|$")
 LAST = 200  # lines of what was said
 BEAT_S = 5.0  # between two moves of the line
+PRIOR_S = 120.0  # of work whose time was as known, before what is seen says otherwise
 CLOSING_S = 5.0  # for processes whose pipeline was killed
 
 
 class Progress:
     """The jobs of one run, as Snakemake tells of them line by line.
 
-    `jobs` are the names of those that wait, `seconds` what each takes as far as that is known, by
-    which what is done is weighed, and `page` the file of PAGE, which is told as soon as it is
-    there.
+    `jobs` are the names of those that wait, `seconds` what each takes as far as that is known, and
+    `page` the file of PAGE, which is told as soon as it is there.
     """
 
-    def __init__(self, jobs: Iterable[str], seconds: Mapping[str, float], page: Path) -> None:
-        self.left = {name: seconds.get(name, 0.0) for name in jobs}
-        self.total, self.total_s, self.page = len(self.left), sum(self.left.values()), page
-        self.running: dict[str, str] = {}  # names by Snakemake's number
+    def __init__(
+        self, jobs: Iterable[str], seconds: Mapping[str, float], at_once: int, page: Path
+    ) -> None:
+        self.left = dict.fromkeys(jobs)
+        self.total, self.seconds = len(self.left), seconds
+        self.at_once, self.page = at_once, page
+        self.running: dict[str, tuple[str, float]] = {}  # by Snakemake's number: name and start
         self.said: deque[str] = deque(maxlen=LAST)
         self.failed = False
         self.start = time.monotonic()
+        self.taken_s = self.expected_s = PRIOR_S
 
     def read(self, line: str) -> str | None:
         """Take in a line; returns what is to be said where a job has ended by it."""
         if found := BEGUN.match(line):
             if not self.running:
                 self.said.clear()
-            self.running[found[1]] = found[2]
+            self.running[found[1]] = found[2], time.monotonic()
+            self.at_once = max(self.at_once, len(self.running))
         elif (found := DONE.match(line)) and found[1] in self.running:
-            name = self.running.pop(found[1])
+            name, since = self.running.pop(found[1])
             self.left.pop(name, None)
+            if name in self.seconds:
+                self.taken_s += time.monotonic() - since
+                self.expected_s += self.seconds[name]
             there = f"The nine columns are there: {self.page} (make lab opens it)"
             return there if name == PAGE else ""
         elif (found := FAILED.match(line)) and self.running.pop(found[1], None):
@@ -63,14 +71,22 @@ class Progress:
             self.said.append(line)
         return None
 
+    def left_s(self) -> float:
+        """Seconds to the end: those that are known, if all goes on as fast as what is done went."""
+        each = {name: self.seconds.get(name, 0.0) for name in self.left}
+        each = {name: s * self.taken_s / self.expected_s for name, s in each.items()}
+        for name, since in self.running.values():
+            each[name] = max(0.0, each.get(name, 0.0) - (time.monotonic() - since))
+        return max(sum(each.values()) / self.at_once, *each.values(), 0.0)
+
     def line(self) -> str:
-        """How long it runs, what is done, what is left if all goes on as fast, what runs now."""
-        minutes, left_s = (time.monotonic() - self.start) / 60, sum(self.left.values())
-        told = f"{minutes:.0f} min: {self.total - len(self.left)} of {self.total} jobs done"
-        if 0 < left_s < self.total_s:
-            left = minutes * left_s / (self.total_s - left_s)
-            told += f", about {max(1, round(left))} min left"
-        return told + (f"; now {', '.join(self.running.values())}" if self.running else "")
+        """How long it runs, what is done, what is left, what runs now."""
+        told = f"{(time.monotonic() - self.start) / 60:.0f} min: "
+        told += f"{self.total - len(self.left)} of {self.total} jobs done"
+        if self.seconds and self.left:
+            told += f", about {max(1, round(self.left_s() / 60))} min left"
+        now = ", ".join(name for name, _ in self.running.values())
+        return told + (f"; now {now}" if now else "")
 
 
 @contextmanager

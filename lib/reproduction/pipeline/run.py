@@ -162,7 +162,8 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     fetch(preset)
     print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
     names = [message.partition(":")[0] for message in waiting]
-    told = progress.Progress(names, seconds, results / progress.PAGE / EXECUTED)
+    at_once = 1 if profile else jobs or 1
+    told = progress.Progress(names, seconds, at_once, results / progress.PAGE / EXECUTED)
     with progress.shown(told, results / progress.LOG) as output:
         code = snakemake(
             name,

@@ -51,11 +51,11 @@ def follow(folder: Path, told: Progress, text: str = SAID) -> None:
 
 
 def test_what_is_done_and_left_is_said_as_a_job_ends(tmp_path, capsys):
-    told = Progress(SECONDS, SECONDS, tmp_path / "page.ipynb")
+    told = Progress(SECONDS, SECONDS, 2, tmp_path / "page.ipynb")
     follow(tmp_path, told)
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "0 min: 1 of 4 jobs done, about 1 min left"
-    failed = lines.index("0 min: 1 of 4 jobs done, about 1 min left; now runs 2 of 2")
+    assert lines[0] == "0 min: 1 of 4 jobs done, about 3 min left"
+    failed = lines.index("0 min: 1 of 4 jobs done, about 3 min left; now runs 2 of 2")
     assert {"ValueError: it went wrong", "Error in rule runs_0:"} <= set(lines[1:failed])
     assert f"The nine columns are there: {tmp_path / 'page.ipynb'} (make lab opens it)" in lines
     assert not [line for line in lines if "Notebook" in line or "DAG" in line or "Select" in line]
@@ -65,7 +65,7 @@ def test_what_is_done_and_left_is_said_as_a_job_ends(tmp_path, capsys):
 def test_line_moves_on_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "30")
-    follow(tmp_path, Progress(SECONDS, {}, tmp_path))
+    follow(tmp_path, Progress(SECONDS, {}, 2, tmp_path))
     *above, last = capsys.readouterr().err.split("\n")
     assert "Error in rule runs_0:" in above
     assert {len(part) for part in last.split("\r")} <= set(range(30))
@@ -74,14 +74,19 @@ def test_line_moves_on_a_terminal(tmp_path, capsys, monkeypatch):
 
 
 def test_time_left_follows_how_fast_this_machine_is(clock):
-    told = Progress(SECONDS, SECONDS, Path())
+    told = Progress(SECONDS, SECONDS, 2, Path())
+    assert told.left_s() == (60 + 240 + 240 + 120) / 2
     told.read("Job 1: 00_start: the data")
+    clock[0] = 30.0
+    assert told.left_s() == (30 + 240 + 240 + 120) / 2
     clock[0] = 240.0
-    assert told.line() == "4 min: 0 of 4 jobs done; now 00_start"
     assert told.read("Finished jobid: 1 (Rule: 00_start)") == ""
-    minutes = 4 * (240 + 240 + 120) / 60
-    assert told.line() == f"4 min: 1 of 4 jobs done, about {minutes:.0f} min left"
-    for number, name in enumerate([*SECONDS][1:], start=2):
-        told.read(f"Job {number}: {name}: a")
-        told.read(f"Finished jobid: {number} (Rule: x)")
-    assert told.line() == "4 min: 4 of 4 jobs done"
+    slower = (progress.PRIOR_S + 240) / (progress.PRIOR_S + 60)
+    assert told.left_s() == pytest.approx(slower * (240 + 240 + 120) / 2)
+    for number in (2, 3):
+        told.read(f"Job {number}: runs {number - 1} of 2: a")
+        told.read(f"Finished jobid: {number} (Rule: runs_{number - 2})")
+    told.read(f"Job 4: {PAGE}: it")
+    assert told.left_s() == pytest.approx(120 * told.taken_s / told.expected_s), "one at a time"
+    told.read(f"Finished jobid: 4 (Rule: {PAGE})")
+    assert told.left_s() == 0 and told.line() == "4 min: 4 of 4 jobs done"

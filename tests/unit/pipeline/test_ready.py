@@ -28,6 +28,7 @@ def test_this_machine_is_ready_and_what_is_not_fetched_yet_is_no_fault(
 @pytest.mark.parametrize(
     ("where", "name", "value", "said"),
     [
+        (ready.sys, "version_info", (3, 9, 2), "3.11 to 3.13 is needed: make setup PYTHON="),
         (
             ready,
             "version",
