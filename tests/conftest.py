@@ -13,7 +13,7 @@ from jaxtyping import install_import_hook
 # shapes included, which takes a quarter longer.
 CHECKED = {
     "relevit": "attention attribution data evaluate finetune iav losses masks models text",
-    "reproduction": "heads language measures plots training",
+    "reproduction": "language measures plots training",
 }
 if os.environ.get("RELEVIT_SHAPES"):
     rooms = [f"{package}.{room}" for package, names in CHECKED.items() for room in names.split()]
