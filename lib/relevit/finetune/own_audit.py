@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -39,6 +39,7 @@ from relevit.evaluate.lean import (
     condition_table,
     lean_rows,
     lean_verdict,
+    lenders,
 )
 from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
@@ -182,13 +183,11 @@ def audit_folder(
     if not masked:
         images, part, note = _with_masks(model, images, part)
         notes.append(note)
-    rows = lean_rows(
-        model.network, model.spec, images.images, images.masks, images.labels, seed=choices.seed,
-        precision="auto",
-    )  # fmt: skip
+    shown = (images.images, images.masks, images.labels)
+    rows = lean_rows(model.network, model.spec, *shown, seed=choices.seed, precision="auto")
     rows["file"] = [part.ids[place] for place in rows["image"]]
     notes += _notes(rows, len(images))
-    examples = told_best(rows)
+    examples = told_best(rows, None if masked else lenders(*shown, seed=choices.seed))
     audit = Audit(
         model=name,
         data=choices.data,
@@ -212,8 +211,14 @@ def _images(choices: AuditChoices, say: Callable[[str], object]) -> tuple[Listin
     say(f"reading {choices.data}")
     masks = choices.masks if choices.masks not in ("", TOKENCUT) else None
     found = read_splits(choices.data, masks, values=choices.values, images=choices.images_folder)
-    part = usable(examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted))
-    bare, notes = part.rows["mask"].isna(), []
+    seen = examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted)
+    part, gone, notes = usable(seen), seen.named(), []
+    if len(gone):
+        notes.append(
+            f"{len(gone)} of {len(seen.rows)} images are left out, {gone['file'][0]} the first "
+            f"({gone['why'][0]})"
+        )
+    bare = part.rows["mask"].isna()
     if choices.masks == TOKENCUT:
         part = replace(part, rows=part.rows.assign(mask=None))
     elif bare.any() and not bare.all():
@@ -401,20 +406,26 @@ def expected_gain(gap: Interval) -> Interval:
     return Interval(gap.images, *found)
 
 
-def told_best(rows: pd.DataFrame, count: int = SHOWN) -> list[int]:
+def told_best(
+    rows: pd.DataFrame, lent: Mapping[str, torch.Tensor] | None = None, count: int = SHOWN
+) -> list[int]:
     """The images that are right, on a background of their class too, and wrong on another's.
 
-    Those first whose right class loses most probability; where there are too few, the next of any.
+    Those first whose right class loses most probability. A mask of TokenCut's may have missed the
+    object. Then its image is pasted without one, and lends a background that has it still: answers
+    to these say nothing of the model. So with `lent`, the `lenders`, only those are taken whose
+    object is right alone, on grey, as are those of the two that lend.
     """
     wide = rows.pivot(index="image", columns="condition", values=["right", "probability"])
+    alone = wide["right"]["grey"].astype(bool)
     wide = wide.dropna().astype(float)
-    fall = wide["probability"]["same"] - wide["probability"]["other"]
-    right = wide["right"]
-    flips = right["original"] * right["same"] > right["other"]
-    order = pd.DataFrame({"flips": flips, "fall": fall}).sort_values(
-        ["flips", "fall"], ascending=False, kind="stable"
-    )
-    return order.index[:count].tolist()
+    right, fall = wide["right"], wide["probability"]["same"] - wide["probability"]["other"]
+    fall = fall[right["original"] * right["same"] > right["other"]]
+    if lent is not None:
+        with_their_own = (torch.arange(len(lent["same"])), *lent.values())
+        known = [alone[places[fall.index].numpy()].to_numpy() for places in with_their_own]
+        fall = fall[np.all(known, axis=0)]
+    return fall.sort_values(ascending=False, kind="stable").index[:count].tolist()
 
 
 def _notes(rows: pd.DataFrame, count: int) -> list[str]:

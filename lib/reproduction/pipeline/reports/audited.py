@@ -16,7 +16,12 @@ from relevit.evaluate.lean import CONDITIONS, shown_as
 from relevit.finetune.own_audit import Audited
 
 PAGE, FACTS, ROWS = "index.html", "audit.json", "rows.csv"
-TILES = ("original", "same", "other", "filled")
+TILES = {  # of CONDITIONS, in few words
+    "original": "as it is",
+    "same": "on another of its class",
+    "other": "on another class",
+    "filled": "painted over",
+}
 QUALITY = 85  # of a JPEG
 
 
@@ -37,7 +42,12 @@ def write_audit(found: Audited, out: Path) -> Path:
     )
     audit = found.audit
     page = template.render(
-        audit=audit, conditions=CONDITIONS, examples=_examples(found), facts=FACTS, rows=ROWS
+        audit=audit,
+        conditions=CONDITIONS,
+        tiles=TILES,
+        examples=_examples(found),
+        facts=FACTS,
+        rows=ROWS,
     )
     rows = found.rows.assign(
         label=[found.names[label] for label in found.rows["label"]],
