@@ -1,6 +1,6 @@
 """Judge all methods of the package, and the marks: docs/results/judge.
 
-Those that are named, or all: `python tools/judge_all.py gae flat`. Seven minutes on one core.
+Those that are named, or all: `python tools/judge_all.py gae flat`. 20 minutes on one core.
 """
 
 from __future__ import annotations
