@@ -53,6 +53,7 @@ MOST_IMAGES = 300
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
+EXPLAINED = 10  # images explained at once: the gradients of fifty need gigabytes of a ViT-B
 FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
@@ -345,7 +346,7 @@ def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]
     for method in MAPS:
         shares = []
         try:
-            for part in replace(batch, masks=masks).split(BATCH):
+            for part in replace(batch, masks=masks).split(EXPLAINED):
                 pixels = model.spec.normalise(part.images, like=next(model.network.parameters()))
                 heat = explain(model.network, pixels, method=method, positive=True)
                 shares.append(object_share_pct(heat.cpu().double(), part.masks))
