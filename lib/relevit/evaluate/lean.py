@@ -110,7 +110,25 @@ def shown_as(
     """The images under each of CONDITIONS, BATCH at a time: (condition, their places, pictures).
 
     Images without an object, or without a background to fill in from, are left out; the only one of
-    its class is not shown as `same`. `seed` draws whose backgrounds are taken.
+    its class is not shown as `same`. `seed` draws whose backgrounds are taken: `lenders`.
+    Raises: as `lenders`.
+    """
+    batch, behind = Batch(images.cpu(), masks.cpu(), labels.cpu()), images.cpu().clone()
+    of = lenders(images, masks, labels, seed=seed)
+    own = (of["other"] >= 0).nonzero()[:, 0]
+    for places in own.split(BATCH):
+        filled = without_objects(batch.images[places], batch.masks[places])
+        behind[places] = filled.round().byte()
+    for condition in CONDITIONS:
+        whose = of.get(condition, torch.arange(len(batch)))
+        for places in own[whose[own] >= 0].split(BATCH):
+            shown = batch.select(places)
+            yield condition, places, _composed(condition, shown, behind[whose[places]])
+
+
+def lenders(images: Images, masks: Masks, labels: Labels, *, seed: int = 0) -> dict[str, Labels]:
+    """Whose background each image gets as `same` and as `other`: their places, -1 for none.
+
     Raises: ValueError where fewer than two classes are left.
     """
     batch = Batch(images.cpu(), masks.cpu(), labels.cpu())
@@ -120,17 +138,8 @@ def shown_as(
             f"lean: {int(fit.sum())} of {len(images)} images have an object and a background "
             f"beside it, of classes: {classes}; give such images of two classes or more"
         )
-    own, behind = fit.nonzero()[:, 0], batch.images.clone()
-    for places in own.split(BATCH):
-        filled = without_objects(batch.images[places], batch.masks[places])
-        behind[places] = filled.round().byte()
     rng = np.random.default_rng(seed)
-    of = {same: _others(batch.labels, fit, same == "same", rng) for same in ("same", "other")}
-    for condition in CONDITIONS:
-        whose = of.get(condition, torch.arange(len(batch)))
-        for places in own[whose[own] >= 0].split(BATCH):
-            shown = batch.select(places)
-            yield condition, places, _composed(condition, shown, behind[whose[places]])
+    return {same: _others(batch.labels, fit, same == "same", rng) for same in ("same", "other")}
 
 
 def _others(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from typing import Any, Literal, NamedTuple
@@ -38,6 +38,7 @@ from relevit.evaluate.lean import (
     condition_table,
     lean_rows,
     lean_verdict,
+    lenders,
 )
 from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
@@ -51,6 +52,7 @@ PARTS = ("test", "validation", "all", "train")  # of a folder: the first that th
 PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
+EXPLAINED = 10  # images explained at once: the gradients of fifty need gigabytes of a ViT-B
 FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 LAW = (
@@ -191,12 +193,11 @@ def audit_images(
 
     Raises: ValueError as `shown_as`, and where no class has two images.
     """
-    rows = lean_rows(
-        model.network, model.spec, images.images, images.masks > 0.5, images.labels, seed=seed,
-        precision=precision,
-    )  # fmt: skip
+    shown = (images.images, images.masks > 0.5, images.labels)
+    rows = lean_rows(model.network, model.spec, *shown, seed=seed, precision=precision)
     rows["file"] = [part.ids[place] for place in rows["image"]]
-    said, examples = _said(rows, names), told_best(rows)  # the first refuses what tells nothing
+    said = _said(rows, names)  # refuses what tells nothing
+    examples = told_best(rows, lenders(*shown, seed=seed) if tokencut else None)
     audit = Audit(
         model=name,
         data=data,
@@ -219,8 +220,14 @@ def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Listing,
     """The images to show, all of them with a mask or none, and what to know of them."""
     say(f"reading {choices.data}")
     found = read_parts(choices)
-    part = usable(examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted))
-    bare, notes = part.rows["mask"].isna(), []
+    seen = examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted)
+    part, gone, notes = usable(seen), seen.named(), []
+    if len(gone):
+        notes.append(
+            f"{len(gone)} of {len(seen.rows)} images are left out, {gone['file'][0]} the first "
+            f"({gone['why'][0]})"
+        )
+    bare = part.rows["mask"].isna()
     if choices.masks == TOKENCUT:
         part = replace(part, rows=part.rows.assign(mask=None))
     elif bare.any() and not bare.all():
@@ -349,7 +356,7 @@ def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]
     for method in MAPS:
         shares = []
         try:
-            for part in replace(batch, masks=masks).split(BATCH):
+            for part in replace(batch, masks=masks).split(EXPLAINED):
                 pixels = model.spec.normalise(part.images, like=next(model.network.parameters()))
                 heat = explain(model.network, pixels, method=method, positive=True)
                 shares.append(object_share_pct(heat.cpu().double(), part.masks))
@@ -410,20 +417,26 @@ def expected_gain(gap: Interval) -> Interval:
     return Interval(gap.images, *found)
 
 
-def told_best(rows: pd.DataFrame, count: int = SHOWN) -> list[int]:
+def told_best(
+    rows: pd.DataFrame, lent: Mapping[str, torch.Tensor] | None = None, count: int = SHOWN
+) -> list[int]:
     """The images that are right, on a background of their class too, and wrong on another's.
 
-    Those first whose right class loses most probability; where there are too few, the next of any.
+    Those first whose right class loses most probability. A mask of TokenCut's may have missed the
+    object. Then its image is pasted without one, and lends a background that has it still: answers
+    to these say nothing of the model. So with `lent`, the `lenders`, only those are taken whose
+    object is right alone, on grey, as are those of the two that lend.
     """
     wide = rows.pivot(index="image", columns="condition", values=["right", "probability"])
+    alone = wide["right"]["grey"].astype(bool)
     wide = wide.dropna().astype(float)
-    fall = wide["probability"]["same"] - wide["probability"]["other"]
-    right = wide["right"]
-    flips = right["original"] * right["same"] > right["other"]
-    order = pd.DataFrame({"flips": flips, "fall": fall}).sort_values(
-        ["flips", "fall"], ascending=False, kind="stable"
-    )
-    return order.index[:count].tolist()
+    right, fall = wide["right"], wide["probability"]["same"] - wide["probability"]["other"]
+    fall = fall[right["original"] * right["same"] > right["other"]]
+    if lent is not None:
+        with_their_own = (torch.arange(len(lent["same"])), *lent.values())
+        known = [alone[places[fall.index].numpy()].to_numpy() for places in with_their_own]
+        fall = fall[np.all(known, axis=0)]
+    return fall.sort_values(ascending=False, kind="stable").index[:count].tolist()
 
 
 def _notes(rows: pd.DataFrame, count: int) -> list[str]:

@@ -15,7 +15,7 @@ from torch import nn
 from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
-from relevit.evaluate.lean import CONDITIONS, Interval
+from relevit.evaluate.lean import CONDITIONS, Interval, lenders
 from relevit.finetune import own_audit, own_data, own_images
 from relevit.finetune.own_audit import Audit, audit_folder, expected_gain, head_places, sentence
 from relevit.masks import AutomaticMasks
@@ -95,16 +95,25 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
     assert folders == [found.names[label] for label in found.rows["label"]]
     assert found.rows["file"].nunique() == 55 and len({*found.audit.examples}) == 12
     assert audited(*how, looked_at=20).audit.images == 20
+    (data / "images" / "bat" / "1.png").write_bytes(b"no picture")
+    skipping = audited(*how, corrupted="skip").audit
+    told = "1 of 60 images are left out, bat/1.png the first (no picture that Pillow knows)"
+    assert skipping.images == 54 and skipping.notes[0] == told
 
 
 def test_what_is_told_best_and_noted():
     shares = {"original": (0.9,) * 3, "control": (0.4,) * 3, "same": (0.9,) * 3}
+    shares["grey"] = (0.9, 0.4, 0.9)
     rows = pd.concat(
         pd.DataFrame({"image": range(3), "label": 0, "condition": name, "probability": each})
         for name, each in (shares | {"other": (0.5, 0.1, 0.3)}).items()
     )
     rows["right"] = rows["probability"] > 0.45
-    assert own_audit.told_best(rows) == [1, 2, 0]
+    assert own_audit.told_best(rows) == [1, 2]
+    lent = {"same": torch.tensor([2, 0, 0]), "other": torch.tensor([2, 2, 0])}
+    assert own_audit.told_best(rows, lent) == [2]  # 1 is not known alone
+    lent["other"][2] = 1  # which lends to 2 now
+    assert own_audit.told_best(rows, lent) == []
     lost, cost = own_audit._notes(rows, 4)
     assert lost.startswith("1 of 4 images") and cost.startswith("pasting alone costs 100 points")
     alone, _ = own_audit._notes(rows.query("image != 2 or condition != 'same'"), 3)
@@ -149,6 +158,27 @@ def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
     audit = audited("background", folder_of(tmp_path, masks=False)).audit
     assert audit.masks == "tokencut" and audit.images == 58 and audit.verdict == "leans"
     assert "the background in its place, in 2 of 60" in audit.notes[0]
+
+
+def test_images_whose_mask_missed_the_object_are_not_shown_as_the_proof(tmp_path, monkeypatch):
+    """Those of bats have. They are wrong on others' backgrounds, on which no bat is."""
+    disc = scenes(1)[1]
+
+    def found(network, spec, images, **refining):
+        bats = images.float().mean(dim=(2, 3)).argmax(dim=1) == 1
+        masks = torch.where(bats[:, None, None, None], disc.roll((8, 8), dims=(2, 3)), disc)
+        return AutomaticMasks(masks, masks, torch.ones(len(images), dtype=torch.bool))
+
+    monkeypatch.setattr(own_images, "automatic_masks", found)
+    monkeypatch.setattr(own_images, "feature_model", lambda *how: None)
+    whole = audited("both", folder_of(tmp_path, masks=False))
+    of = whole.rows.pivot(index="image", columns="condition", values="right")
+    of["class"] = whole.rows.groupby("image")["label"].first()
+    assert not of.loc[of["class"] == 1, "other"].any() and of.loc[of["class"] == 1, "same"].all()
+    masks = whole.images.masks
+    lent = lenders(whole.images.images, masks, whole.images.labels)["other"]
+    assert whole.examples and not (of.loc[whole.examples, "class"] == 1).any()
+    assert not (whole.images.labels[lent[whole.examples]] == 1).any()
 
 
 def test_what_knows_other_classes_is_refused_before_the_work(data, monkeypatch):

@@ -22,6 +22,7 @@ from torch import Tensor
 from relevit.base.files import write_atomically
 from relevit.evaluate.lean import CONDITIONS, shown_as
 from relevit.finetune.own_audit import Audited, Mean
+from relevit.finetune.own_data import TOKENCUT
 from reproduction.plots.style import picture_kind, stored
 from reproduction.runs.in_words import gaps_in_words
 
@@ -120,10 +121,19 @@ def audit_parts(audits: Mapping[str, Audited]) -> list[Part]:
         )
         parts.append(Part("Where it looks", [text], tables=[_beside(audits, "maps", MAP)]))
     best = (
-        f"Right as they are and on a background of their class, wrong on another's"
-        f"{f', by the {first.model}' if several else ''}; where there are too few such, those "
-        "whose right class loses most. Blue is right; orange, in italics, is wrong. The number is "
-        "the probability of the right class."
+        "Right as they are and on a background of their class, wrong on another's"
+        f"{f', by the {first.model}' if several else ''}; first those whose right class loses most."
+    )
+    if first.masks == TOKENCUT:
+        best += (
+            " A mask of TokenCut's may have missed its object. So only those are here whose object "
+            "is right alone, on grey, as are the objects of the two that lend the backgrounds."
+        )
+    best += (
+        " Blue is right; orange, in italics, is wrong. The number is the probability of the right "
+        "class."
+        if first.examples
+        else " There is none."
     )
     parts.append(Part("The images that say it best", [best], examples=_examples(audits)))
     classes = _beside(audits, "classes", CLASS)
