@@ -275,7 +275,7 @@ def maps_of_both(
     methods: Iterable[str],
     *,
     protocol: Protocol = "published",
-) -> tuple[Maps, Maps]:
+) -> tuple[Maps, dict[str, Float[Tensor, "erased patches"]]]:
     """Maps of the images to outline and of those to erase, as `shared_maps`.
 
     Where the latter are the first of the former, each is explained once.

@@ -149,6 +149,7 @@ def test_a_broken_picture_is_named_with_its_remedy_or_left_out_and_counted(root,
     assert skipped_images([tmp_path / "whole"]) == {}
 
 
+@pytest.mark.wrong_types
 def test_images_to_show_are_those_seen_best_and_of_photographs_the_first(monkeypatch):
     shown = replace(CUTOUTS.draw("a", range(4)), opacity=torch.tensor([0.2, 0.9, 0.9, 1.0]))
     assert clearest(shown, 3) == [3, 1, 2]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, UInt8
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -48,7 +48,7 @@ def erasing_explorer(
     grid = patch_grid(model, batch.images)
     mean = 255 * torch.tensor(spec.mean)[:, None, None] * (fill != "black")
 
-    def erased(place: int, method: str, order: str) -> Float[Tensor, "steps 3 height width"]:
+    def erased(place: int, method: str, order: str) -> UInt8[Tensor, "steps 3 height width"]:
         """The image at every share."""
         ranks = erasing_ranks(maps[method][place : place + 1].float().cpu(), ORDERS[order])
         counts = torch.tensor([erased_parts(ranks.shape[1], share) for share in SHARES])
