@@ -93,10 +93,12 @@ def intervals(
         size = (max(8, 3 * len(titles), 0.75 * places + beside), 2.8)
     if across and len(titles) == 1:
         size = (8, length)
-    figure, axes = panels(len(titles), *size, sharey=True)
-    for axis, (part, heading) in zip(axes, titles.items(), strict=True):
-        rows = table[table[name] == part] if name else table
-        _draw(axis, rows, (place, value, group), across, points, colours)
+    rows = len(titles) if not across and places * len(titles) > 16 else 1  # names need their room
+    shape = {"nrows": rows, "ncols": len(titles) // rows, "squeeze": False}
+    figure, axes = subplots(figsize=(size[0], size[1] * rows), sharey=True, **shape)
+    for axis, (part, heading) in zip(axes.flat, titles.items(), strict=True):
+        shown = table[table[name] == part] if name else table
+        _draw(axis, shown, (place, value, group), across, points, colours)
         mark = axis.axvline if across else axis.axhline
         if level is not None:
             mark(level, color="black", linewidth=1, linestyle=":" if level else "-")
@@ -105,7 +107,7 @@ def intervals(
             axis.set(**{"xlim" if across else "ylim": limits})
         axis.label_outer()
     if group:
-        legend_beside(figure, axes[0])
+        legend_beside(figure, axes[0, 0])
     figure.suptitle(title, fontsize=10)
     return figure
 
