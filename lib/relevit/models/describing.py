@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
@@ -21,13 +22,20 @@ def describe(
     name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
 ) -> ModelSpec:
     """The spec of any timm model, once it is known to be one that can be explained."""
-    try:
+    with explained(name):
         _try_it(network, image_size(name, network, options.get("img_size")))
+    return spec_as_told(name, timm_name, network, options, count)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Where a model is tried. Raises: ValueError that says why it has no relevance maps."""
+    try:
+        yield
     except (ValueError, RuntimeError, AssertionError, TypeError) as error:
         told = "" if FAMILIES in str(error) else f"; use another: {FAMILIES}"
         reason = " ".join(str(error).split())
         raise ValueError(f"model {name!r} has no relevance maps: {reason}{told}") from error
-    return spec_as_told(name, timm_name, network, options, count)
 
 
 def own_cfg(network: nn.Module) -> Mapping[str, Any]:

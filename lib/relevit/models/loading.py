@@ -21,11 +21,19 @@ from jaxtyping import Float
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
+from relevit.attention.recording import attention_layers
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.choices.words import IMAGENET, MORE_MODELS
-from relevit.models.describing import describe, image_size, need_classifier, need_square, own_cfg
+from relevit.models.describing import (
+    describe,
+    explained,
+    image_size,
+    need_classifier,
+    need_square,
+    own_cfg,
+)
 from relevit.models.layouts import fill
 from relevit.models.registry import (
     MODELS,
@@ -150,6 +158,11 @@ def _named(name: str, asked: Asked) -> OwnModel:
         count = model.classes if asked.classes is None else asked.classes
         wide = count == model.classes
     else:
+        if name not in MODELS and asked.weights is None:  # before they are fetched
+            with torch.device("meta"):
+                empty = _built(model, model.classes, options, asked.seed, both=False)
+            with explained(name):
+                attention_layers(empty)
         tensors, place = find_tensors(model, asked, options)
         count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
     both = model.reads == BOTH and not asked.new_head and wide
