@@ -6,6 +6,7 @@ differ in brightness too, so that they are told apart in print and by the colour
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -100,12 +101,12 @@ SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#7
 
 def set_style() -> None:
     """The look of all figures, and how a notebook stores them."""
-    from IPython import get_ipython
-    from matplotlib_inline.backend_inline import set_matplotlib_formats
-
     plt.style.use(files("reproduction") / "assets" / "figures.mplstyle")
     plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI})
-    if (shell := get_ipython()) is not None:
+    python = sys.modules.get("IPython")  # the command does without
+    if python and (shell := python.get_ipython()) is not None:
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+
         set_matplotlib_formats("jpeg")  # so that a later choice of formats replaces ours
         formatters = shell.display_formatter.formatters
         for kind in ("png", "jpeg"):
