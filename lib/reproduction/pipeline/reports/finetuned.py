@@ -139,7 +139,8 @@ def _answers(result: OwnResult, table: pd.DataFrame) -> Part:
         "wrong; the interval, 95 %, is over images. Another seed would finetune to other "
         "weights: repeat the run with a few before you rely on it."
     )
-    tables = [html(table), html(changes.assign(interval=ends).set_index("dataset")[columns])]
+    shown = changes.assign(interval=ends).set_index("dataset")[columns]
+    tables = [html(table), html(shown.rename(columns={"change_pts": "points"}))]
     figure = drawn(plots.paired_changes(changes, "Change of top-1, 95 % intervals"))
     return Part("The answers", [text, paired], tables=tables, figures=[figure])
 
