@@ -203,7 +203,7 @@ def audit_images(
         data=data,
         part=part.name,
         images=rows["image"].nunique(),
-        masks="tokencut" if tokencut else "annotated",
+        masks=TOKENCUT if tokencut else "annotated",
         seed=seed,
         examples=[part.ids[place] for place in examples],
         notes=[*notes, *_notes(rows, len(images))],

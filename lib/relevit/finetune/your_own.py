@@ -101,7 +101,7 @@ class OwnRun:
             wanted.append((self.twin, lr))
         names = {cure: NAMES[cure].replace(" ", "_") for cure in self.settings}
         return [
-            Row(NAMES[cure], cure, each, self.out / f"{names[cure]}_lr_{each:.1e}")
+            Row(NAMES[cure], cure, each, self.out / f"{names[cure]}_lr_{each:g}")
             for cure, each in wanted
         ]
 

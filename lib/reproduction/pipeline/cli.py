@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shlex
 import sys
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from os.path import expanduser
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from relevit.choices.own import OwnChoices
 
 NAMES = "head_classes"  # of which one may be called no, or 01
 FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
@@ -167,9 +171,8 @@ def example(options: argparse.Namespace) -> int:
 def finetune(options: argparse.Namespace) -> int:
     """Finetune and test a model on a folder of images, and write the report."""
     from relevit.base.process import loading
-    from relevit.choices.own import OwnChoices
 
-    choices = OwnChoices.checked(_asked(options), "relevit finetune")
+    choices = _choices(options)
     say, step = _progress(options.quiet)
     say(f"finetuning {choices.own_model} on {choices.data}, into {options.out}")
 
@@ -184,13 +187,12 @@ def finetune(options: argparse.Namespace) -> int:
 def audit(options: argparse.Namespace) -> int:
     """Say how much a model leans on context; 1 where that is more than is asked for, else 0."""
     from relevit.base.process import loading
-    from relevit.choices.own import OwnChoices
 
     with loading():
         from relevit.finetune.own_audit import audit_folder
         from reproduction.pipeline.reports.audited import need_free, write_audit
     need_free(options.out)
-    choices = OwnChoices.checked(_asked(options), "relevit audit")
+    choices = _choices(options)
     subject = _subject(options.own_model, options)
     say, _ = _progress(options.quiet)
     found = audit_folder(subject.name, subject.model, subject.classes, choices, say)
@@ -385,14 +387,21 @@ def _progress(quiet: bool) -> tuple[Callable[[str], None], Callable[[str, int, i
     return say, step
 
 
-def _asked(options: argparse.Namespace) -> dict[str, Any]:
-    """What is asked for of the fields of OwnChoices: options are called as these."""
+def _choices(options: argparse.Namespace) -> OwnChoices:
+    """What is asked for. Options are called as its fields; what is wrong is called as was typed."""
     from relevit.choices.own import OwnChoices
 
     found = {key: value for key, value in vars(options).items() if value is not None}
     found = {key: found[key] for key in OwnChoices.model_fields if key in found}
-    found["own_options"] = _pairs(options.own_options)
-    return found | _pairs(getattr(options, "settings", []))
+    settings, where = _pairs(getattr(options, "settings", [])), f"relevit {options.command}"
+    found |= {"own_options": _pairs(options.own_options)} | settings
+    try:
+        return OwnChoices.checked(found, where)
+    except ValueError as error:
+        typed = {key: flag for key, flag in options.flags.items() if key not in settings}
+        key = re.compile(rf"(?m)^{where}: (\w+)(\.\d+)?")
+        said = key.sub(lambda k: f"{where}: {typed.get(k[1], k[1] + (k[2] or ''))}", str(error))
+        raise ValueError(said) from None
 
 
 def _pairs(given: list[str]) -> dict[str, Any]:
@@ -465,9 +474,12 @@ def _parser(asked: Collection[str] | None = None) -> argparse.ArgumentParser:
     for name, (work, about, options) in COMMANDS.items():
         how = {"formatter_class": argparse.RawDescriptionHelpFormatter, "epilog": EXAMPLES[name]}
         made = commands.add_parser(name, help=about, description=about, **how)
-        made.set_defaults(work=work)
         if asked is None or name in asked:
             options(made)
+        flags = {
+            each.dest: each.option_strings[-1] for each in made._actions if each.option_strings
+        }
+        made.set_defaults(work=work, flags=flags)
     return parser
 
 

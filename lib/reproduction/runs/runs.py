@@ -63,9 +63,9 @@ DIVERGED = "diverged"
 FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
-# Parameters whose value says what they are.
-# Not in a name; its digest has them.
+# Parameters that are not in a name; its digest has them.
 UNSAID = ("validation_images", "validation_maps", "weights_root", "data_root")
+# Those whose value says what they are.
 WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
 LONGEST = 80  # characters of a name that say what is changed
 

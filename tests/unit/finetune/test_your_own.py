@@ -150,9 +150,15 @@ def test_changes_are_paired_image_by_image():
 
 
 @pytest.mark.slow
+def test_runs_at_near_rates_have_a_folder_each(done):
+    near = replace(done.run, choices=but(done.run.choices, rates=[1.01e-5, 1.04e-5]))
+    assert len({row.folder for row in near.table(1.01e-5)}) == 3
+
+
+@pytest.mark.slow
 def test_the_twin_differs_in_the_relevance_terms_alone(done):
     ours, twin = (
-        json.loads(read_tensors(done.run.out / f"{name}_lr_{done.lr:.1e}" / WEIGHTS)[1]["identity"])
+        json.loads(read_tensors(done.run.out / f"{name}_lr_{done.lr:g}" / WEIGHTS)[1]["identity"])
         for name in ("with_relevance", "without")
     )
     assert (ours["weights"].pop("relevance"), twin["weights"].pop("relevance")) == (0.8, 0.0)
@@ -195,8 +201,7 @@ def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(command, env=alike)
     while (
-        process.poll() is None
-        and not (out / "with_relevance_lr_5.0e-06" / "checkpoint.pt").exists()
+        process.poll() is None and not (out / "with_relevance_lr_5e-06" / "checkpoint.pt").exists()
     ):
         time.sleep(0.005)
     assert process.poll() is None, "it ended before the moment came"
@@ -393,12 +398,12 @@ def test_a_rate_is_found_even_where_none_passes_the_rule(done):
 def test_a_folder_with_another_run_is_left_alone_but_for_a_notebooks(choices, tmp_path):
     out, mine = tmp_path / "run", tmp_path / "mine"
     your_own.prepare(choices, out, "cpu")
-    (out / "with_relevance_lr_5.0e-06").mkdir()
+    (out / "with_relevance_lr_5e-06").mkdir()
     other = but(choices, epochs=3)
     with pytest.raises(ValueError, match=r"holds another run: epochs was 2 and is 3; give another"):
         your_own.prepare(other, out, "cpu")
     your_own.prepare(choices, out, "cpu", replace_other=True)
-    assert (out / "with_relevance_lr_5.0e-06").is_dir(), "the same run goes on"
+    assert (out / "with_relevance_lr_5e-06").is_dir(), "the same run goes on"
     your_own.prepare(other, out, "cpu", replace_other=True)
     assert {path.name for path in out.iterdir()} == {"run.json"}
     mine.mkdir()
@@ -424,7 +429,7 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
     assert f"note: {blocks} of the {count} weights to train stay frozen" in note
     assert note.split("note: ")[1] in run.data.notes
     network.requires_grad_(True)
-    (tmp_path / "out" / "with_relevance_lr_5.0e-06").mkdir()
+    (tmp_path / "out" / "with_relevance_lr_5e-06").mkdir()
     with pytest.raises(ValueError, match=r"holds another run: frozen was \['blocks\.0"):
         your_own.prepare(choices, tmp_path / "out", "cpu", network=network)
     network.requires_grad_(False)

@@ -181,6 +181,12 @@ def test_an_audit_knows_the_classes_of_a_run(images, run):
         (["finetune", "--model", "tiny", "--data", "DATA", "--cure", "all"], "cure = 'all'"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--blocks", "9"], "9 of a model that"),
         (["finetune", "--model", "tiny", "--data", ""], "data is empty; give a folder"),
+        (
+            ["finetune", "--model", "tiny", "--data", "DATA", "--rate", "50"],
+            "--rate = 50.0 (float)",
+        ),
+        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[50]"], "rates.0 = 50"),
+        (["audit", "--model", "tiny", "--data", "DATA", "--out", "o", "--most", "2"], "--most = 2"),
         (["finetune", "--model", "tiny", "--data", "nowhere"], "nowhere"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--shifted", "nowhere"], "nowhere"),
         (["finetune", "--model", "tiny", "--data", "DATA", "--masks", "nowhere"], "nowhere"),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from relevit.base.files import write_atomically
 from relevit.finetune.own_audit import Audited
+from relevit.finetune.own_data import TOKENCUT
 from reproduction.pipeline.reports.page import audit_parts, write_page
 
 PAGE, FACTS, ROWS = "index.html", "audit.json", "rows.csv"
@@ -24,10 +25,7 @@ def write_audit(found: Audited, out: Path) -> Path:
     need_free(out)
     out.mkdir(parents=True, exist_ok=True)
     audit, names = found.audit, found.names
-    gain, masks = (
-        audit.expected_gain_pts,
-        "TokenCut's" if audit.masks == "tokencut" else "annotated",
-    )
+    gain, masks = audit.expected_gain_pts, audit.masks.replace(TOKENCUT, "TokenCut's")
     rows = found.rows.assign(
         label=[names[label] for label in found.rows["label"]],
         answer=[names[answer] for answer in found.rows["answer"]],
