@@ -221,12 +221,7 @@ def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Listing,
     say(f"reading {choices.data}")
     found = read_parts(choices)
     seen = examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted)
-    part, gone, notes = usable(seen), seen.named(), []
-    if len(gone):
-        notes.append(
-            f"{len(gone)} of {len(seen.rows)} images are left out, {gone['file'][0]} the first "
-            f"({gone['why'][0]})"
-        )
+    part, notes = usable(seen), seen.left_out()
     bare = part.rows["mask"].isna()
     if choices.masks == TOKENCUT:
         part = replace(part, rows=part.rows.assign(mask=None))

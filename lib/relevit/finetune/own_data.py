@@ -71,7 +71,8 @@ def divide(choices: OwnChoices) -> OwnData:
             + "".join(f"; {note}" for note in _notes({}, twice))
         )
     divided = {"train": train, "validation": validation, HELD_OUT: held_out}
-    shifted = _shifted(choices, first.white)
+    others = _shifted(choices, first.white)
+    shifted = {name: usable(each) for name, each in others.items()}
     test, again = apart(divided | {n: part.relabelled(classes) for n, part in shifted.items()})
     gone = [name for name, part in test.items() if not len(part)]
     if gone:
@@ -95,7 +96,10 @@ def divide(choices: OwnChoices) -> OwnData:
             "lower images_per_class, or --masks tokencut to make all of them"
         )
     tested = {name: part for name, part in test.items() if name not in ("train", "validation")}
-    notes = _notes(divided | tested, twice | again)
+    seen = {"" if len(found) == 1 else f"{name}: ": each for name, each in found.items()}
+    seen |= {f"{name}: ": each for name, each in others.items()}
+    unused = [note for place, each in seen.items() for note in each.left_out(place)]
+    notes = (*unused, *_notes(divided | tested, twice | again))
     if (note := order_note(classes)) and not (choices.head_classes or choices.new_head):
         notes = (f"the classes are {note}", *notes)
     return OwnData(train, chosen, validation, tested, masks, notes)
@@ -120,7 +124,7 @@ def sample_evenly(part: Listing, most: int, seed: int) -> Listing:
     return part.select(sorted(order.index[:most]))
 
 
-def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:
+def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Findings]:
     """Further sets to test with. Those of greys of more than 8 bits are scaled as `data` is."""
     names = [Path(path).name for path in choices.shifted]
     if len(set(names)) < len(names) or {HELD_OUT, "train", "validation"} & set(names):
@@ -131,13 +135,14 @@ def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Listing]:
     parts = {}
     for name, path in zip(names, choices.shifted, strict=True):
         read = read_data(path, values=_values(choices), least_classes=1)
-        part = usable(examine(read, corrupted=choices.corrupted))
-        if white and (part.white or 0) > white:
+        seen = examine(read, corrupted=choices.corrupted)
+        own = seen.listing.white or 0
+        if white and own > white:
             raise ValueError(
-                f"finetune: the shifted set {name!r} has greys of 0 to {part.white}, "
+                f"finetune: the shifted set {name!r} has greys of 0 to {own}, "
                 f"{choices.data} of 0 to {white}; a model sees all by one range: scale both alike"
             )
-        parts[name] = replace(part, white=white or part.white)
+        parts[name] = replace(seen, listing=replace(seen.listing, white=white or own or None))
     return parts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -437,6 +438,16 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
         your_own.prepare(choices, tmp_path / "new", "cpu", network=network)
     assert not (tmp_path / "new").exists()
     assert not any(weight.requires_grad for weight in network.parameters())
+
+
+def test_images_that_are_left_out_are_told_of_each_set(example, choices, tmp_path):
+    sets = [shutil.copytree(example / name, tmp_path / name) for name in ("data", "a")]
+    for folder in sets:
+        next(folder.rglob("*.jpg")).write_bytes(b"no picture")
+    data, shifted = map(str, sets)
+    notes = divide(but(choices, data=data, shifted=[shifted], corrupted="skip")).notes
+    assert re.match(r"1 of \d+ images are left out, .*\.jpg the first \(no picture", notes[0])
+    assert re.match(r"a: 1 of \d+ images are left out, .*\.jpg the first \(no picture", notes[1])
 
 
 @pytest.mark.parametrize("changed", ["images", "masks"])

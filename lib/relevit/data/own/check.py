@@ -98,6 +98,12 @@ class Findings:
         found = self.rows.loc[self.rows["fault"] != "", ["id", "label", "why"]]
         return found.set_axis(["file", "class", "why"], axis=1).reset_index(drop=True)
 
+    def left_out(self, place: str = "") -> list[str]:
+        """How many pictures are not gone on with, and why the first is not; nothing for none."""
+        gone = self.named()
+        told = f"{place}{len(gone)} of {len(self.rows)} images are left out"
+        return [f"{told}, {gone['file'][0]} the first ({gone['why'][0]})"] if len(gone) else []
+
 
 def examine(listing: Listing, *, corrupted: Corrupted = "error", workers: int = 0) -> Findings:
     """Open and decode every picture and mask of a listing.
