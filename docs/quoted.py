@@ -39,7 +39,7 @@ QUOTED = re.compile(
     rf"|(?P<number>{NUMBER})(?P<interval> \({NUMBER} to {NUMBER}\))?<!--=(?P<source>[^>]+?)-->"
 )
 BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", re.DOTALL)
-UNITS = ("", "_pts", "_pct")
+UNITS = ("", "_pts", "_pct", "_logits")
 PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
 USUAL = {
     "added": {"world": "own", "arm": "ours", "classes": "all", "dataset": "shifted_average"},
@@ -47,7 +47,7 @@ USUAL = {
     "maps": {"run": "study"},
     "methods": {"target": "predicted"},
     "controls": {"classes": "animals", "arm": "relevance", "masks": "annotated", "world": "own"},
-    "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation"},
+    "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation", "zero": "own"},
 }
 SHIFTED = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")
 SETS = ("val", "a", "r", "sketch", "v2", *SHIFTED[3:])
@@ -441,17 +441,62 @@ def _judge_cures() -> Table:
 
 
 def _judge(model: str) -> Table:
-    """A row a method that `relevit judge` has judged, the truest first."""
-    from reproduction.measures import judged  # loads torch
+    """A row a method that `relevit judge` has judged, by groups of equals from its own zero."""
+    rows = read("judge")
+    rows = rows[rows["model"] == model]
+    least = rows[rows["zero"] == "least"].set_index("method")
 
-    rows = judged.table(judged.read_records(RESULTS / "judge"), model)
-    return rows.astype(str), {
+    def of_least(spec: str) -> Spec:
+        return lambda row: cell(least.loc[row["method"]], spec)
+
+    return rows[rows["zero"] == "own"], {
         "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
+        "own zero: group": "group",
         "truth (%)": "truth:0~",
-        "first part right (%)": "same_first:0~",
+        "shuffled": "shuffled:0",
+        "least value: group": of_least("group"),
+        "truth (%) ": of_least("truth:0~"),
+        "shuffled ": of_least("shuffled:0"),
         "mIoU (%)": "miou:0~",
         "erasing (points)": "erasing:+0~",
     }
+
+
+def _judge_models() -> Table:
+    """What the truth is of each model that the judge has."""
+    return read("judge_models"), {
+        "model": "`model`",
+        "animal": "animal:0.0~",
+        "first thing": "thing_1:+0.0~",
+        "second thing": "thing_2:+0.0~",
+        "texture": "texture:0.0~",
+        "gap of two parts (%)": "gap:0",
+        "(shapley), truth (%)": "shapley:0~",
+        "best method (%)": "best:0~",
+        "worths add up": "adds_up",
+    }
+
+
+def _judge_agreement() -> Table:
+    """Whether the judge's models agree on the order of methods."""
+    return read("judge_agreement"), {
+        "mass is counted from": lambda row: {"own": "a map's own zero", "least": "its least value"}[
+            row["zero"]
+        ],
+        "models": "models",
+        "methods": "methods",
+        "Kendall's W": "w:0.00",
+        "p": "p:0.000",
+        "lowest rank correlation of two models": "lowest:+0.00",
+    }
+
+
+def write_judged() -> None:
+    """The judge's CSV files, from its records."""
+    from reproduction.measures import judged  # loads torch
+
+    for name, text in judged.files(judged.read_records(RESULTS / "judge")).items():
+        (RESULTS / name).write_text(text, encoding="utf-8")
 
 
 def _stages() -> Table:
@@ -493,7 +538,10 @@ TABLES: dict[str, Callable[[], Table]] = {
     "study": _study,
     "audit_known": _audit_known,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
-    "judge_tiny": lambda: _judge("tiny-mae"),
+    "judge_tiny": lambda: _judge("tiny"),
+    "judge_mae": lambda: _judge("tiny-mae"),
+    "judge_models": _judge_models,
+    "judge_agreement": _judge_agreement,
     "judge_cures": _judge_cures,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
@@ -575,6 +623,7 @@ def main() -> int:
     """Write all pages anew, or none; 2 where a number has no source."""
     named = {path.relative_to(ROOT).as_posix(): path for path in pages()}
     try:
+        write_judged()
         texts = {path: rewritten(path) for path in named.values()}
     except ValueError as error:
         print(f"numbers: {error}", file=sys.stderr)
