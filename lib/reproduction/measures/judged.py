@@ -226,8 +226,12 @@ def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[d
 
 
 def _ends(score: str, values: Collection[float]) -> dict[str, float]:
+    return dict(zip(_names(score), values, strict=True))
+
+
+def _names(score: str) -> list[str]:
     stem, unit = score.rsplit("_", 1)
-    return dict(zip((score, f"{stem}_low_{unit}", f"{stem}_high_{unit}"), values, strict=True))
+    return [score, f"{stem}_low_{unit}", f"{stem}_high_{unit}"]
 
 
 def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
@@ -308,7 +312,7 @@ def in_words(records: Collection[dict[str, Any]], model: str) -> str:
     for zero in ZEROS:
         shown = rows[(rows["model"] == model) & (rows["zero"] == zero)].set_index("method")
         columns = {"group": shown["group"]} | {
-            score: shown[list(_ends(score, "   "))].apply(_in_words, axis=1)
+            score: shown[_names(score)].apply(_in_words, axis=1)
             for score in ("truth_pct", "over_shuffled_pts", "miou_pct", "erasing_pts")
             if score in shown
         }
