@@ -207,7 +207,8 @@ def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[d
     )
     group, rows = groups(own), []
     for each in (each for each in records if model in each["truth"]):
-        name, found = _shown(each["method"]), each["truth"][model][zero] | each["scores"][model]
+        name = _shown(each["method"])
+        found = each["truth"][model][zero] | each["scores"].get(model, {})
         row: dict[str, Any] = {"model": model, "zero": zero, "method": name, "group": group[name]}
         row |= _ends("truth_pct", found["truth_pct"])
         if name in blind:
@@ -220,7 +221,7 @@ def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[d
                 ends = difference(blind[name], own["(random)"])
                 row |= _ends("shuffled_over_random_pts", ends)
         for score in ("same_first_pct", "miou_pct", "erasing_pts"):
-            row |= _ends(score, found[score])
+            row |= _ends(score, found[score]) if score in found else {}
         rows.append(row)
     return rows
 
