@@ -1,4 +1,4 @@
-"""The loop of all trainings: batches, steps, rows of a log, a checkpoint each epoch, exact resume.
+"""The loop of all trainings: batches, steps, rows of a log, checkpoints, exact resume.
 
 An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the whole
 state: a run that was killed and started again ends with the same bytes.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,8 @@ Row = dict[str, Any]
 History = list[Row]
 Numbers = dict[str, float]  # the losses of a step, by name
 WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint.pt", "epochs"
+# Between two checkpoints: three times a model's size, which many short epochs would write anew.
+CHECKPOINT_S = 60.0
 
 
 def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Numbers:
@@ -126,6 +129,7 @@ def fit(
         return validate() if validated is None or epoch in validated else {}
 
     history, best = run.resumed(validated)
+    saved = time.monotonic()
     if not history:
         run.forget_another()
         history = [{"epoch": 0} | figures(0)]
@@ -138,9 +142,12 @@ def fit(
         _need_finite(row, folder)
         history.append(row)
         if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
-            best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
+            best = {key: value.detach().clone() for key, value in model.state_dict().items()}
         run.keep(row["epoch"])
-        run.save_checkpoint(history, best)
+        if time.monotonic() - saved >= CHECKPOINT_S:
+            run.save_checkpoint(history, best)
+            saved = time.monotonic()
+        run.write_log(history)
         on_epoch(row)
     run.finish(history, best)
     return history
@@ -234,7 +241,6 @@ class _Run:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         state |= {"best": best, "identity": self.name, "history": history}
         write_atomically(self.folder / CHECKPOINT, lambda path: torch.save(state, path))
-        self.write_log(history)
 
     def write_log(self, history: History) -> None:
         text = "".join(json.dumps(row) + "\n" for row in history)
@@ -245,7 +251,7 @@ class _Run:
         self.model.eval()
         self.write_log(history)
         save_weights(self.folder / WEIGHTS, self.model, self.architecture, identity=self.name)
-        (self.folder / CHECKPOINT).unlink()
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def keep(self, epoch: int) -> None:
         if self.kept:
@@ -273,5 +279,5 @@ def _need_finite(row: Row, folder: Path) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise FloatingPointError(
                 f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
-                "lower the learning rate (the checkpoint of the epoch before is kept)"
+                "lower the learning rate (its last checkpoint is kept)"
             )

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from habitats.corpora.generated import generated_corpus, generated_tokenizer
+from relevit.finetune import epochs
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.tokens import padded
@@ -81,7 +82,9 @@ def trained(folder, tokenizer, corpus=None, on_step=None, **others):
     return model.state_dict(), log, len(steps)
 
 
-def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
+def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
+
     def stop(step, steps, loss):
         if (tmp_path / "stopped" / "generated" / "checkpoint.pt").exists() and step == 2:
             raise KeyboardInterrupt
