@@ -43,7 +43,10 @@ from pathlib import Path
 from types import SimpleNamespace
 import reproduction.pipeline
 from reproduction.pipeline import run
-preset = SimpleNamespace(path=Path("params/small.yaml"), stages={"second": None})
+of_pipeline = SimpleNamespace(gpu_mb=1)
+preset = SimpleNamespace(
+    path=Path("params/small.yaml"), stages={"second": None}, pipeline=of_pipeline
+)
 run.check = lambda name, stages: preset
 run._gpus = lambda: 0
 run.check_devices = run.fetch = lambda preset: None

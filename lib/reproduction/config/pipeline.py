@@ -29,3 +29,4 @@ class PipelineParams(Common):
     notebooks: list[str] = Field([], description="of the preset, by name; empty: all")
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: int = Field(500, ge=1, le=10**9, description="free space that a run needs")
+    gpu_mb: int = Field(2000, ge=1, le=10**6, description="of a GPU's memory, that a stage needs")
