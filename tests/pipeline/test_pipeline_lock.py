@@ -39,6 +39,7 @@ rule second:
 # The pipeline on that, without what takes long and is tested elsewhere.
 DRIVER = """
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 import reproduction.pipeline
@@ -49,6 +50,8 @@ preset = SimpleNamespace(
 )
 run.check = lambda name, stages: preset
 run._gpus = lambda: 0
+run._drawing = lambda *given: nullcontext()
+run.forked.server = lambda *given: nullcontext(dict)
 run.check_devices = run.fetch = lambda preset: None
 nothing = lambda *given: {}
 calls = ('unmake_failed', 'write_plan', 'failures')

@@ -11,13 +11,14 @@ import argparse
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
@@ -35,6 +36,7 @@ QUIET = ["--quiet", "host", "reason"]
 # Makefile has the same for what it starts itself.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
+IMAGES = "images"  # of a preset's results: what is drawn, until all is made
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
 ONE, NONE = Places(1, {}), MappingProxyType({})
@@ -166,7 +168,8 @@ def _run(
     variables: Callable[[], Mapping[str, str]] = dict,
 ) -> int:
     """As `run`; `variables` waits for those that stages get."""
-    from reproduction.pipeline import plan  # loads torch, which takes seconds
+    from habitats.kept import FOLDER  # loads torch, which takes seconds
+    from reproduction.pipeline import plan
 
     start, since = time.perf_counter(), time.time()
     name = preset.path.stem
@@ -184,8 +187,10 @@ def _run(
         return 0
     fetch(preset)
     print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
-    how = {"jobs": jobs, "profile": profile, "variables": variables()}
-    code, told = _work(name, targets, waiting, seconds, here, **how)
+    given = variables() if profile else variables() | {FOLDER: str(results / IMAGES)}
+    how = {"jobs": jobs, "profile": profile, "variables": given}
+    with nullcontext() if profile else _drawing(name, given):
+        code, told = _work(name, targets, waiting, seconds, here, **how)
     if told.full_gpu and here.at_once > 1:
         print(f"{FULL_GPU}; what is left has it alone, one after the other.", file=sys.stderr)
         plan.unmake_failed(preset)
@@ -251,14 +256,26 @@ def _work(
     return code, told
 
 
+def _drawing(name: str, variables: Mapping[str, str]) -> AbstractContextManager[object]:
+    """Draw what the runs will ask for, beside the body."""
+    if os.name != "posix":
+        return nullcontext()
+    start = shlex.split(variables.get(forked.START, sys.executable))
+    command = [*start, "-m", "reproduction.pipeline.pictures", name]
+    own = {"OMP_NUM_THREADS": "1"}  # its processes are as many as the cores
+    how = {"cwd": project_root(), "env": _environment() | variables | own}
+    return children.beside(command, stderr=subprocess.DEVNULL, **how)
+
+
 def _clear_left(results: Path, since: float) -> None:
     """Remove what earlier runs left half written; what is younger may be written by hand now.
 
-    And the tokens of frozen blocks: all runs are made.
+    And pictures and the tokens of frozen blocks: all runs are made.
     """
     from reproduction.runs.runs import ROOM, TOKENS
 
     shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
+    shutil.rmtree(results / IMAGES, ignore_errors=True)
     for path in [*results.rglob(LEFT)]:
         if path.stat().st_mtime < since:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
