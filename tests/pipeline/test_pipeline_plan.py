@@ -230,7 +230,9 @@ def test_each_stage_sees_one_of_several_gpus(here):
     options = ("--dry-run", "--forceall", "--printshellcmds")
     two = places.Places(2, {"GPU-a": 1, "GPU-b": 1})
     done = pipeline.snakemake(PRESET, *options, here=two, capture_output=True, text=True)
-    pattern = r"(?m)^ +(?:CUDA_VISIBLE_DEVICES=(\S+) )?python -m (papermill|reproduction)"
+    pattern = (
+        r"(?m)^Shell command: (?:CUDA_VISIBLE_DEVICES=(\S+) )?python -m (papermill|reproduction)"
+    )
     commands = re.findall(pattern, done.stdout + done.stderr)
     assert done.returncode == 0, done.stderr
     assert {*commands} == {*product(("GPU-a", "GPU-b"), ("papermill", "reproduction"))}

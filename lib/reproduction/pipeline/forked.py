@@ -27,6 +27,7 @@ START = "RELEVIT_START"  # variable: the words in place of `python` in a stage's
 READY = "ready"
 LENGTH, CODE = struct.Struct("!I"), struct.Struct("!i")
 STREAMS = (0, 1, 2)
+LONGEST_S = 60  # for a GPU to open
 # What takes long and nearly every stage loads. Not reproduction.runs, whose bars are others in a
 # notebook, nor the backend of its pictures, which must find the notebook when it is loaded.
 LOADED = (
@@ -107,7 +108,9 @@ def serve(path: str) -> None:
     try:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
+        before = {*os.environ}
         sys.stdout.write((_load() or READY) + "\n")
+        by_libraries = {name: value for name, value in os.environ.items() if name not in before}
         sys.stdout.flush()
         gc.freeze()
         listener.listen(64)
@@ -116,7 +119,7 @@ def serve(path: str) -> None:
             line, _ = listener.accept()
             if not os.fork():
                 listener.close()
-                _mind(line)
+                _mind(line, by_libraries)
             line.close()
     finally:
         _remove(os.path.dirname(path))
@@ -154,6 +157,7 @@ def _in_a_fork(work: Callable[[], None]) -> str:
 
     read, write = os.pipe()
     if not os.fork():
+        signal.alarm(LONGEST_S)
         try:
             work()
         except BaseException as error:
@@ -162,10 +166,10 @@ def _in_a_fork(work: Callable[[], None]) -> str:
     os.close(write)
     with os.fdopen(read) as said:
         why = said.read()
-    return why if os.wait()[1] == 0 else "a forked process ends when it opens the GPU"
+    return why if os.wait()[1] == 0 else "a forked process cannot open the GPU"
 
 
-def _mind(line: socket.socket) -> None:
+def _mind(line: socket.socket, variables: dict[str, str]) -> None:
     """Fork the job that a client asks for, and see that each ends with the other."""
     import threading
 
@@ -176,7 +180,7 @@ def _mind(line: socket.socket) -> None:
     if not (job := os.fork()):
         line.close()
         os.setpgid(0, 0)
-        _be(asked, streams)
+        _be(asked | {"environment": variables | asked["environment"]}, streams)
     for stream in streams:
         os.close(stream)
 

@@ -59,7 +59,12 @@ def test_a_damaged_file_is_drawn_again(tmp_path, monkeypatch, drawn):
     whole = CUTOUTS.draw("a", range(3))
     (path,) = tmp_path.iterdir()
     content = path.read_bytes()
-    for damaged in (b"", content[:-1], content[:-9] + bytes(9), bytes(len(content))):
+    for damaged in (
+        b"",
+        content[:-1],
+        content[:-1] + bytes([255 - content[-1]]),
+        bytes(len(content)),
+    ):
         path.write_bytes(damaged)
         assert equal(CUTOUTS.draw("a", range(3)), whole) and path.read_bytes() == content
     assert drawn["a"] == 5

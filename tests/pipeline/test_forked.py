@@ -1,0 +1,140 @@
+"""Forked stages: exit codes, what ends with what, and the same bytes as in a new process."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from reproduction.pipeline import forked
+
+START_S = 300  # to load everything on a busy machine
+OURS = {"python", "jemalloc_bg_thd"}  # threads that fork knows of
+SEEN = """
+import hashlib, os, random, sys, numpy, torch
+from tqdm.auto import tqdm
+torch.manual_seed(0)
+made = torch.linalg.svd(torch.randn(200, 200))[0] @ torch.randn(200, 90)
+print(hashlib.sha256(made.numpy().tobytes()).hexdigest(), torch.get_num_threads())
+print(torch.cuda.is_initialized(), tqdm.__module__, os.getcwd(), sorted(os.environ.items()))
+"""
+
+pytestmark = [
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="forks on Linux alone"),
+    pytest.mark.timeout(2 * START_S),
+]
+
+
+@pytest.fixture(scope="module")
+def server():
+    """The process that forks, and the words before -m."""
+    before = {*psutil.Process().children()}
+    with forked.server(dict(os.environ)) as ready:
+        start = shlex.split(ready()[forked.START])
+        (process,) = {*psutil.Process().children()} - before
+        yield process, start
+    assert not process.is_running() and not Path(start[-1]).parent.exists()
+
+
+def run(start: list[str], *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | variables
+    return subprocess.run(
+        [*start, "-m", *words], capture_output=True, text=True, env=environment, timeout=START_S
+    )
+
+
+def seen(start: list[str], folder: Path, threads: str) -> list[str]:
+    """What a process sees of itself and computes."""
+    (folder / "seen.py").write_text(SEEN)
+    code = f"exec(open({str(folder / 'seen.py')!r}).read(), {{}})"
+    done = run(start, "timeit", "-n1", "-r1", code, OMP_NUM_THREADS=threads, TOLD="yes")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[:-1]
+
+
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_what_is_forked_is_like_a_new_process(server, tmp_path, threads):
+    assert seen(server[1], tmp_path, threads) == seen([sys.executable], tmp_path, threads)
+
+
+def test_the_server_has_no_thread_that_a_fork_would_lose(server):
+    tasks = Path(f"/proc/{server[0].pid}/task").glob("*/comm")
+    assert {path.read_text().strip() for path in tasks} <= OURS
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [("pass", 0), ("raise SystemExit(3)", 3), ("raise SystemExit('no')", 1), ("1 / 0", 1)]
+    + [(f"import os; os.kill(os.getpid(), {int(number)})", 128 + number) for number in (9, 15)],
+)
+def test_exit_codes_are_those_of_a_process(server, code, ends):
+    done = run(server[1], "timeit", "-n1", "-r1", code)
+    assert done.returncode == ends
+    assert ("ZeroDivisionError" in done.stderr) == ("/" in code)
+
+
+def test_a_job_ends_with_its_client(server):
+    job = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
+    command = [*server[1], "-m", "timeit", "-n1", "-r1", job]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
+        there = psutil.Process(int(client.stdout.readline()))
+        client.send_signal(signal.SIGKILL)
+    with suppress(psutil.NoSuchProcess):
+        there.wait(30)
+    assert not there.is_running()
+
+
+def test_without_a_server_a_stage_is_a_process_of_its_own(tmp_path):
+    start = [sys.executable, "-I", "-S", forked.__file__, str(tmp_path / "s")]
+    assert run(start, "timeit", "-n1", "-r1", "raise SystemExit(7)").returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("fails", "says"),
+    [
+        ("raise OSError('driver')", "driver"),
+        ("os._exit(1)", "a forked process cannot open the GPU"),
+    ],
+)
+def test_a_driver_that_fails_in_a_fork_is_told_in_a_sentence(fails, says):
+    code = f"import os\nfrom reproduction.pipeline import forked\ndef work():\n    {fails}\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code + "print(forked._in_a_fork(work))"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == says, done.stderr
+
+
+def test_where_none_loads_it_is_said_once_and_stages_start_plainly(monkeypatch, capsys):
+    monkeypatch.setattr(forked, "__name__", "reproduction.pipeline.nothing")
+    with forked.server(dict(os.environ)) as ready:
+        assert ready() == {}
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("Stages start one by one, which takes longer: ")
+
+
+def test_elsewhere_than_on_linux_nothing_is_forked(monkeypatch):
+    monkeypatch.setattr(forked.sys, "platform", "darwin")
+    with forked.server({}) as ready:
+        assert ready() == {}
+
+
+def test_a_server_ends_with_whoever_started_it(tmp_path):
+    code = "import os, time\nfrom reproduction.pipeline import forked\n"
+    code += "with forked.server(dict(os.environ)) as ready:\n"
+    code += "    print(ready(), flush=True)\n    time.sleep(300)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as one:
+        path = Path(shlex.split(eval(one.stdout.readline())[forked.START])[-1])
+        (process,) = psutil.Process(one.pid).children()
+        one.kill()
+    until = time.monotonic() + 30
+    while process.is_running() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not process.is_running() and not path.parent.exists()
