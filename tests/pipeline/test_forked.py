@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import nbformat
 import psutil
 import pytest
 
@@ -42,11 +43,11 @@ def server():
     assert not process.is_running() and not Path(start[-1]).parent.exists()
 
 
-def run(start: list[str], *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | variables
-    return subprocess.run(
-        [*start, "-m", *words], capture_output=True, text=True, env=environment, timeout=START_S
-    )
+def run(
+    start: list[str], *words: str, cwd: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    how = {"capture_output": True, "text": True, "timeout": START_S, "cwd": cwd}
+    return subprocess.run([*start, "-m", *words], env=os.environ | variables, **how)
 
 
 def seen(start: list[str], folder: Path, threads: str) -> list[str]:
@@ -61,6 +62,30 @@ def seen(start: list[str], folder: Path, threads: str) -> list[str]:
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_what_is_forked_is_like_a_new_process(server, tmp_path, threads):
     assert seen(server[1], tmp_path, threads) == seen([sys.executable], tmp_path, threads)
+
+
+CELLS = [
+    "import pandas as pd, matplotlib.pyplot as plt, torch\nfrom tqdm.auto import tqdm",
+    "pd.DataFrame([range(1000, 1030)] * 70)",
+    "plt.plot([1, 2]); plt.show(); tqdm.__mro__, torch.get_num_threads()",
+    "import os, sys\nsys.path[1:], os.getcwd(), __name__, plt.get_backend()",
+    "[pd.get_option(f'display.{name}') for name in ('max_columns', 'max_rows', 'width')]",
+]
+
+
+def test_a_notebook_is_like_one_in_a_new_process(server, tmp_path):
+    """Packages that look for a notebook while they are loaded find one."""
+    cells = [nbformat.v4.new_code_cell(text, id=f"cell{n}") for n, text in enumerate(CELLS)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "asked.ipynb")
+    told = []
+    for start in (server[1], [sys.executable]):
+        words = ("papermill", "asked.ipynb", "made.ipynb", "--engine", "relevit", "-k", "python3")
+        variables = {forked.START: shlex.join(start), "OMP_NUM_THREADS": "1"}
+        done = run(start, *words, cwd=tmp_path, **variables)
+        assert done.returncode == 0, done.stderr
+        made = nbformat.read(tmp_path / "made.ipynb", as_version=4)
+        told.append([cell.outputs for cell in made.cells])
+    assert told[0] == told[1] and all(told[0][1:])
 
 
 def test_the_server_has_no_thread_that_a_fork_would_lose(server):

@@ -27,6 +27,7 @@ START = "RELEVIT_START"  # variable: the words in place of `python` in a stage's
 READY = "ready"
 LENGTH, CODE = struct.Struct("!I"), struct.Struct("!i")
 STREAMS = (0, 1, 2)
+COLUMNS = 20  # of a table that pandas shows in a notebook
 LONGEST_S = 60  # for a GPU to open
 # What takes long and nearly every stage loads. Not reproduction.runs, whose bars are others in a
 # notebook, nor the backend of its pictures, which must find the notebook when it is loaded.
@@ -201,6 +202,7 @@ def _be(asked: dict, streams: list[int]) -> None:
     import runpy
 
     import numpy
+    import pandas
     import threadpoolctl
 
     for stream, given in zip(STREAMS, streams, strict=True):
@@ -214,9 +216,12 @@ def _be(asked: dict, streams: list[int]) -> None:
     # What reads the number of threads once, while it is loaded; torch asks when it first computes.
     threads = os.environ.get("OMP_NUM_THREADS", "")
     threadpoolctl.threadpool_limits(int(threads) if threads.isdecimal() else None)
-    sys.modules.pop("tqdm.auto", None)  # which looks for a notebook when it is loaded
-    sys.modules.pop("tqdm.autonotebook", None)
     sys.argv = asked["argv"]  # which begins with the module's name
+    # These look for a notebook while they are loaded.
+    sys.modules.pop("tqdm.auto", None)
+    sys.modules.pop("tqdm.autonotebook", None)
+    if sys.argv[0] == "ipykernel_launcher":
+        pandas.set_option("display.max_columns", COLUMNS)
     try:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         code = 0
