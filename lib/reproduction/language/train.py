@@ -23,7 +23,7 @@ from torch.nn.utils import clip_grad_norm_
 
 from relevit.base.device import autocast, choose_device
 from relevit.base.seeding import seeded
-from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, text_logits
@@ -44,7 +44,7 @@ def train_on_corpus(
     corpus: Corpus,
     tokenizer: Tokenizer,
     folder: Path,
-    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+    on_step: Callable[[int, int], None] = lambda step, steps: None,
 ) -> tuple[TextTransformer, History]:
     """A classifier of one corpus, on `cfg.device`, and its log; its files go to `folder/name`.
 
@@ -70,7 +70,7 @@ def train_on_corpus(
 
     optimizer.register_step_pre_hook(clip)
 
-    def step(batch: tuple[Tensor, np.random.Generator]) -> Numbers:
+    def step(batch: tuple[Tensor, np.random.Generator]) -> Losses:
         rows, noise = batch
         texts = train.select(rows.tolist())
         dropout = seeded(int(noise.integers(2**31)), device)  # the same in a resumed run
@@ -94,7 +94,7 @@ def train_on_corpus(
         identity=about | asdict(settings),
         epochs=settings.epochs,
         validate=validate,
-        on_step=lambda epoch, done, steps, losses: on_step(done, steps, losses["loss"]),
+        on_step=lambda epoch, done, steps, losses: on_step(done, steps),
     )
     return model, history
 

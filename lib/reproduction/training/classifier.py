@@ -16,7 +16,7 @@ from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
-from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.spec import ModelSpec
 from reproduction.config import Params
 
@@ -92,7 +92,7 @@ def train_classifier(
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         return [(rows + offset, rng) for rows, rng in plan]
 
-    def step(drawn: tuple[Tensor, np.random.Generator]) -> Numbers:
+    def step(drawn: tuple[Tensor, np.random.Generator]) -> Losses:
         rows, rng = drawn
         batch = train.read(rows.tolist())
         pixels, target = spec.normalise(batch.images.to(device)), batch.labels.to(device)
