@@ -138,6 +138,13 @@ def bfloat16_gain() -> float:
         return seconds(x, weight) / seconds(x.bfloat16(), weight.bfloat16())
 
 
+def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The same on the device. A GPU fetches them when their turn comes, and is not waited for."""
+    if device.type != "cuda" or values.is_cuda:
+        return values.to(device)
+    return values.pin_memory().to(device, non_blocking=True)
+
+
 def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Precision:
     """`auto` becomes what saves time: bfloat16 on some processors, tf32 on GPUs, else float32.
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from relevit.base.device import tensor_float32
+from relevit.base.device import sent, tensor_float32
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.cuda_graph import Recorded
@@ -133,20 +133,13 @@ def train_step(
         return descend(optimizer, losses.named)
 
     parts = (*augment(batch, rng, spec.image_size), batch.labels, batch.outlined)
-    given = [_sent(part, device) for part in parts if part is not None]
+    given = [sent(part, device) for part in parts if part is not None]
     # Second derivatives need the digits.
     rounded = settings.precision == "tf32" and settings.method not in BASELINES
     with tensor_float32(device, rounded):
         if recorded is None or batch.outlined is not None:
             return step(*given)
         return recorded(step, *given)
-
-
-def _sent(part: Tensor, device: torch.device) -> Tensor:
-    """The same on the device; a GPU fetches it when its turn comes."""
-    if device.type != "cuda" or part.is_cuda:
-        return part.to(device)
-    return part.pin_memory().to(device, non_blocking=True)
 
 
 def _need_labels(labels: Tensor, model: nn.Module) -> None:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from relevit.base.device import autocast, choose_device
+from relevit.base.device import autocast, choose_device, tensor_float32
 from relevit.base.seeding import seeded
 from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.dinov2 import fingerprint
@@ -74,9 +74,11 @@ def train_on_corpus(
         rows, noise = batch
         texts = train.select(rows.tolist())
         dropout = seeded(int(noise.integers(2**31)), device)  # the same in a resumed run
-        with dropout, autocast(device, settings.precision):
-            logits = _answer(model, texts.tokens)
-        return descend(optimizer, {"loss": cross_entropy(logits.float(), texts.labels.to(device))})
+        with tensor_float32(device, settings.precision == "tf32"):
+            with dropout, autocast(device, settings.precision):
+                logits = _answer(model, texts.tokens)
+            loss = cross_entropy(logits.float(), texts.labels.to(device))
+            return descend(optimizer, {"loss": loss})
 
     def validate() -> dict[str, float]:
         found = text_logits(model, validation.tokens).argmax(dim=1).cpu()

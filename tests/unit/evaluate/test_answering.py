@@ -1,0 +1,82 @@
+"""Answers that a GPU rounds on the way, and that are those of float32."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+
+from habitats.cutouts import CUTOUTS
+from relevit.evaluate import answering
+from relevit.evaluate.answering import NEAREST, Answers, prediction_gap, rank_gap, right_classes
+from relevit.models.loading import load_model
+from relevit.models.registry import model_spec
+
+LOGITS = torch.tensor([[5.0, 4.0, 3.0, 2.0, 1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("right", "k", "gap"),
+    [
+        ((1, 5), 1, 1.0),  # the first of them against 5.0
+        ((0, 1), 1, 2.0),  # both of them against 3.0: which of the two comes first is all one
+        ((1, 3), 2, 1.0),
+        ((2, 3), 3, 2.0),
+        ((3, 5), 2, 2.0),
+        ((4, 5), 5, math.inf),
+    ],
+)
+def test_gap_to_the_border_that_the_first_right_class_could_cross(right, k, gap):
+    classes = right_classes(torch.tensor([right[0]]), 6, {right[0]: right})
+    assert rank_gap(LOGITS, classes, k).tolist() == [gap]
+
+
+class Coarse(TorchFunctionMode):
+    """Matrices in bfloat16's digits: as TF32, but an eighth as exact, so that answers change."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        if function is torch.nn.functional.linear:
+            args = [each.bfloat16().float() for each in args[:2]] + list(args[2:])
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def rounding(monkeypatch):
+    """A processor that rounds as a GPU does."""
+    monkeypatch.setattr(answering, "has_tensor_float32", lambda device: True)
+    how = lambda device, on=True: Coarse() if on else nullcontext()  # noqa: E731
+    monkeypatch.setattr(answering, "tensor_float32", how)
+
+
+def test_answers_are_those_of_float32_and_few_are_worked_out_again(rounding):
+    model, spec = load_model("tiny"), model_spec("tiny")
+    sets = ("sketch", "objectnet", "a")
+    shown = [CUTOUTS.draw(name, range(60), size=112).images for name in sets]
+    pixels = [spec.normalise(part) for part in shown]
+    answers = Answers(model)
+    found = torch.cat([answers(part, prediction_gap) for part in pixels])
+    exact = torch.cat([answers(part) for part in pixels])  # without a gap nothing is rounded
+    with torch.no_grad():
+        assert torch.equal(exact, torch.cat([model(part) for part in pixels]))
+        with Coarse():
+            rough = torch.cat([model(part) for part in pixels])
+    assert (rough.argmax(dim=1) != exact.argmax(dim=1)).any()
+    assert torch.equal(found.argmax(dim=1), exact.argmax(dim=1))
+    again = (found == exact).all(dim=1)
+    assert 3 * NEAREST <= int(again.sum()) <= answers.repeated < len(found) / 2
+    assert torch.equal(found[~again], rough[~again])
+    assert (prediction_gap(found[~again]) >= answers.margin / 2).all()
+
+
+def test_a_value_that_is_no_number_is_looked_at_again(rounding):
+    class Broken(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x).index_fill(0, torch.tensor([1]), torch.nan)
+
+    answers = Answers(Broken(3, 4))
+    found = answers(torch.randn(20, 3), prediction_gap)
+    assert found[1].isnan().all() and answers.repeated >= NEAREST
+    assert math.isfinite(answers.margin) and answers.margin > 0
