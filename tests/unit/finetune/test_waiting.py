@@ -39,9 +39,10 @@ class Watch(TorchDispatchMode):
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
         found = op(*args, **(kwargs or {}))
-        views = [one.alias_info for one in op._schema.returns]
-        self.kernels += not any(alias and not alias.is_write for alias in views)
         name = op.overloadpacket.__name__
+        views = [one.alias_info for one in op._schema.returns]
+        seen = any(alias and not alias.is_write for alias in views) or name == "_unsafe_view"
+        self.kernels += not (seen or op.namespace == "profiler")
         if name in ("_to_copy", "copy_") and args[0].device != found.device:
             self.copies.append(f"{name} from {args[0].device} to {found.device}")
         return found
@@ -74,8 +75,9 @@ def test_a_step_asks_for_no_value(way, monkeypatch):
 def test_a_step_is_few_kernels():
     settings, model = FinetuneSettings(lr=1e-6), vit("cpu")
     optimizer, inputs = make_optimizer(model, settings), shown("cpu")
-    with Watch() as watch:
-        descend(optimizer, step_losses(model, *inputs, settings).named)
+    for _ in range(2):  # the first makes the optimiser's state
+        with Watch() as watch:
+            descend(optimizer, step_losses(model, *inputs, settings).named)
     assert MOST_KERNELS - 200 < watch.kernels <= MOST_KERNELS
 
 
