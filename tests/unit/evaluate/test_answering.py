@@ -71,7 +71,6 @@ def test_answers_are_those_of_float32_and_not_all_are_worked_out_again(rounding)
     again = (found == exact).all(dim=1)
     assert 3 * NEAREST <= int(again.sum()) <= answers.repeated < len(found)
     assert torch.equal(found[~again], rough[~again])
-    assert (prediction_gap(found[~again]) >= answers.margin / 2).all()
 
 
 def test_a_value_that_is_no_number_is_looked_at_again(rounding):
