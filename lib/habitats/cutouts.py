@@ -7,7 +7,7 @@ al. 2021), which pastes cut-out photographs on backgrounds and varies one thing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -24,11 +24,9 @@ from habitats.kept import drawn_once
 from habitats.textures import SEEN, SIDE
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
-from relevit.models.spec import ModelSpec
 
 SIZE = 112  # pixels of a side where no other is asked for
 CHUNK = 32  # images drawn at once; the bytes do not depend on it
-PROBED = 16  # images of each shifted set's kind
 FRESH = 400  # validation images before those that no choice was made on
 
 
@@ -203,11 +201,6 @@ class Cutouts(Benchmark):
 
     def split(self, seed: int) -> Split:
         return class_split(seed)
-
-    def probe(self, spec: ModelSpec) -> Iterator[Batch]:
-        """New draws of the shifted sets' kinds."""
-        for name in SHIFTED_SETS:
-            yield self.draw(name, range(PROBED), seed=1, size=spec.image_size)
 
     def fresh(self, count: int, *, seed: int = 0, size: int) -> Batch:
         return self.draw("validation", range(FRESH, FRESH + count), seed=seed, size=size)

@@ -8,7 +8,7 @@ ask for the sets `finetune`, with masks, `validation`, and those that they test 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -30,7 +30,6 @@ from relevit.protocols import Options, options
 
 TO_CROP = 256  # pixels of both sides of a photograph out of which training crops (B4)
 PIXELS: dict[str, Pixels] = {"published": "half", "timm": "own"}  # B5
-PROBED = 100  # validation images on which bfloat16 is compared with float32
 # Sets of the benchmark that have another name in the catalogue, or are a part of a set there.
 PARTS: dict[str, tuple[str, Options]] = {
     **dict.fromkeys(("train", "finetune", "validation"), ("imagenet_s", {})),
@@ -156,10 +155,6 @@ class Photographs(Benchmark):
         larger = replace(self, view=replace(self.view, resize=TO_CROP, crop=TO_CROP, squash=True))
         masks = self.masks_for(protocol)
         return larger.draw("finetune", [], labels=labels, seed=seed, size=TO_CROP, **masks)
-
-    def probe(self, spec: ModelSpec) -> Iterator[Batch]:
-        """Validation images, read when asked for: in float32 nothing is compared."""
-        yield self.draw("validation", range(PROBED), size=spec.image_size)
 
     def describe(self) -> str:
         return f"{len(self.classes)} classes of photographs, which have no textures to count"

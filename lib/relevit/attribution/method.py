@@ -63,6 +63,7 @@ def method(
                 own_mode = given.get("exact_gradient", False)
                 stack.enter_context(alone(model) if own_mode else evaluating(model))
                 images = images.clone() if images.is_inference() else images
+                target = target.cpu() if isinstance(target, Tensor) else target  # to be checked
                 if not float64:
                     return formula(model, images, target, **(row | given))
                 kind = next(model.parameters(), images).dtype
@@ -109,12 +110,18 @@ def model_family(model: nn.Module) -> str:
 def checked_target(logits: Float[Tensor, "batch classes"], target: Any) -> Int[Tensor, " batch"]:
     """The classes to explain, one for each image: the predicted ones for None.
 
+    Labels that lie on a GPU, as in training, are taken as they are: to see them it would have to
+    be waited for.
     Raises: ValueError for classes that are no whole numbers, are out of range, or are not one for
     all images nor one for each.
     """
     if target is None:
         return logits.argmax(dim=1)
     batch, classes = logits.shape
+    if isinstance(target, Tensor) and target.device.type != "cpu":
+        if target.shape == (batch,) and target.dtype == torch.int64:
+            return target
+        target = target.cpu()
     listed = target.tolist() if isinstance(target, Tensor | np.ndarray | np.generic) else target
     several = isinstance(listed, Sequence) and not isinstance(listed, str)
     try:

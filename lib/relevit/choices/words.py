@@ -8,9 +8,10 @@ from typing import Any, Literal, get_args
 from relevit.choices.extensions import Extensible, one_of
 from relevit.protocols import Protocol as Protocol  # one of these words
 
-# Number formats; `auto` takes the one that the device has in hardware.
-Precision = Literal["float32", "bfloat16"]
-PrecisionChoice = Literal["auto", Precision]
+# Number formats: `tf32` is float32 whose matrices a GPU rounds to ten bits before it multiplies
+# them. `auto` takes the one that the device has in hardware.
+Precision = Literal["float32", "tf32", "bfloat16"]
+PrecisionChoice = Literal["auto", "float32", "bfloat16"]
 
 # Finetuning: what is trained, on whose masks, through which map. Losses of the map are
 # RobustViT's and others; baselines look at the gradient by the pixels.

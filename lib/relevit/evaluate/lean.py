@@ -18,14 +18,11 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
-from relevit.attention.recording import evaluating
-from relevit.base.device import PrecisionChoice, choose_precision
 from relevit.data.batch import Batch
 from relevit.data.filling import GREY, fit_for_swap, without_objects
-from relevit.evaluate.bfloat16 import Answers, prediction_gap
+from relevit.evaluate.answering import Answers, prediction_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
-from relevit.evaluate.predictions import BATCH, MOST_REPEATED
-from relevit.models.answers import need_classes
+from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 
 # What each image is shown as.
@@ -38,7 +35,6 @@ CONDITIONS = {
     "blurred": "object on its own background, blurred",
     "filled": "object painted over",
 }
-PROBED = 25  # images on which bfloat16 is held against float32
 BLUR = 8  # fields a side whose means are left of a blurred background
 # From here on a gap matters. Models that do not lean at all have one of some points where objects
 # are pasted, as they trust a pasted object less and its background more (docs/audit.md).
@@ -68,7 +64,6 @@ def lean_rows(
     labels: Labels,
     *,
     seed: int = 0,
-    precision: PrecisionChoice = "float32",
 ) -> pd.DataFrame:
     """What the model answers to each image under each of CONDITIONS, a row each.
 
@@ -76,13 +71,10 @@ def lean_rows(
     Columns: image (its place), label, condition, answer, right, probability (of the right class, 0
     to 1) and logit: of the class answered for the original, less the mean over the classes, and
     less the same of a grey picture, so that 0 is what the model says where there is nothing.
-    In bfloat16, which `auto` takes where the hardware has it, answers are those of float32
-    (`Answers`), and probabilities and logits have some three digits.
+    Answers are those of float32 (`Answers`).
     Raises: as `shown_as`; ValueError for a head with one output.
     """
-    some = Batch(images[:PROBED].cpu(), masks[:PROBED].cpu(), labels[:PROBED].cpu())
-    probe = torch.cat([some.images, _composed("grey", some, some.images)])  # as they are, and cut
-    logits_of = _logits_of(model, spec, probe, precision)
+    logits_of = _logits_of(model, spec)
     nothing = logits_of(torch.full_like(images[:1], round(GREY)))
     answered, parts = torch.zeros(len(images), dtype=torch.int64), []
     for condition, places, pictures in shown_as(images, masks, labels, seed=seed):
@@ -170,24 +162,14 @@ def _composed(condition: str, shown: Batch, behind: Images) -> Images:
 
 
 def _logits_of(
-    model: nn.Module, spec: ModelSpec, probe: Images, precision: PrecisionChoice
+    model: nn.Module, spec: ModelSpec
 ) -> Callable[[Images], Float[Tensor, "images classes"]]:
     """What gives the logits of pictures, less their mean, which no answer depends on."""
-    like = next(model.parameters())
-    fast = None
-    if choose_precision(precision, like.device) == "bfloat16":
-        fast = Answers(model, "bfloat16")
-        some = (spec.normalise(part, like=like) for part in probe.split(BATCH))
-        fast = fast if fast.measure(some) <= MOST_REPEATED else None
+    answers = Answers(model)
 
     def logits_of(pictures: Images) -> Float[Tensor, "images classes"]:
-        pixels = spec.normalise(pictures, like=like)
-        if fast is None:
-            with evaluating(model):
-                logits = model(pixels).double().cpu()
-        else:
-            logits = fast(pixels, prediction_gap).double()
-        need_classes(logits)
+        pixels = spec.normalise(pictures, like=answers.like)
+        logits = answers(pixels, prediction_gap).double()
         return logits - logits.mean(dim=1, keepdim=True)
 
     return logits_of

@@ -29,18 +29,32 @@ from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 Row = dict[str, Any]
 History = list[Row]
-Numbers = dict[str, float]  # the losses of a step, by name
+Losses = dict[str, Float[Tensor, ""] | float]  # those of a step by name, where they are
+Numbers = dict[str, float]  # the same, read
 WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint.pt", "epochs"
 # Between two checkpoints: three times a model's size, which many short epochs would write anew.
 CHECKPOINT_S = 60.0
 
 
-def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Numbers:
-    """One step down the last of these losses; all of them as numbers."""
+def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Losses:
+    """One step down the last of these losses; all of them, out of the graph.
+
+    They are not read: that would make a GPU wait in every step (`read`).
+    """
     optimizer.zero_grad(set_to_none=True)
     list(losses.values())[-1].backward()
     optimizer.step()
-    return {name: float(value.detach()) for name, value in losses.items()}
+    return {name: value.detach() for name, value in losses.items()}
+
+
+def read(steps: Sequence[Losses]) -> list[Numbers]:
+    """The losses of steps as plain numbers; a GPU is waited for once."""
+    tensors = [v for losses in steps for v in losses.values() if isinstance(v, Tensor)]
+    found = iter(torch.stack(tensors).tolist() if tensors else ())
+    return [
+        {name: next(found) if isinstance(value, Tensor) else value for name, value in row.items()}
+        for row in steps
+    ]
 
 
 def means(rows: Sequence[Numbers]) -> Row:
@@ -61,12 +75,12 @@ def train_epochs(
     model: nn.Module,
     optimizer: Optimizer,
     batches: Callable[[int], Sequence[Any]],
-    step: Callable[[Any], Numbers],
+    step: Callable[[Any], Losses],
     epochs: Iterable[int],
     *,
     rate: Callable[[int, int, int], float] | None = None,
     summary: Callable[[Sequence[Numbers]], Row] = means,
-    on_step: Callable[[int, int, int, Numbers], object] = lambda *done: None,
+    on_step: Callable[[int, int, int, Losses], object] = lambda *done: None,
 ) -> Iterator[Row]:
     """Train an epoch for each row that is asked for: its number and the `summary` of its steps.
 
@@ -85,7 +99,7 @@ def train_epochs(
                     group["lr"] = share * peak
             rows.append(step(batch))
             on_step(epoch, place + 1, len(plan), rows[-1])
-        yield {"epoch": epoch} | summary(rows)
+        yield {"epoch": epoch} | summary(read(rows))
 
 
 def fit(
@@ -93,7 +107,7 @@ def fit(
     optimizer: Optimizer,
     folder: Path,
     batches: Callable[[int], Sequence[Any]],
-    step: Callable[[Any], Numbers],
+    step: Callable[[Any], Losses],
     *,
     architecture: str,
     identity: dict[str, Any],

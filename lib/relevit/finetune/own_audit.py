@@ -21,7 +21,6 @@ from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
 from relevit.choices.own import OwnChoices
-from relevit.choices.words import PrecisionChoice
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import examine
@@ -187,14 +186,13 @@ def audit_images(
     tokencut: bool,
     notes: Sequence[str] = (),
     seed: int = 0,
-    precision: PrecisionChoice = "auto",
 ) -> Audited:
     """The audit of a model on images with masks in memory; `part` names their files.
 
     Raises: ValueError as `shown_as`, and where no class has two images.
     """
     shown = (images.images, images.masks > 0.5, images.labels)
-    rows = lean_rows(model.network, model.spec, *shown, seed=seed, precision=precision)
+    rows = lean_rows(model.network, model.spec, *shown, seed=seed)
     rows["file"] = [part.ids[place] for place in rows["image"]]
     said = _said(rows, names)  # refuses what tells nothing
     examples = told_best(rows, lenders(*shown, seed=seed) if tokencut else None)

@@ -10,9 +10,11 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
-from relevit.base.device import Precision
+from relevit.base.device import Precision, at_once
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict
+from relevit.finetune.epochs import read
+from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
 from relevit.masks import AutomaticMasks
@@ -49,9 +51,12 @@ def validation_figures(
 
     def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, Any]:
         device, trunk = next(model.parameters()).device, open_trunk(model, frozen)
-        rows = []
-        for part in mapped.split(settings.batch_size):
-            terms = step_losses(
+        size, found = settings.batch_size, []
+        if settings.method not in BASELINES:  # of which some terms are sums over a batch
+            size = at_once(size, device)
+        parts = list(mapped.split(size))
+        for part in parts:
+            losses = step_losses(
                 model,
                 spec.normalise(part.images.to(device)),
                 part.masks.to(device).float(),
@@ -60,7 +65,8 @@ def validation_figures(
                 train=False,
                 trunk=trunk,
             )
-            rows.append(pd.Series(terms.numbers()) * len(part))
+            found.append({name: value.detach() for name, value in losses.named.items()})
+        rows = [pd.Series(row) * len(part) for row, part in zip(read(found), parts, strict=True)]
         means = (sum(rows) / len(mapped)).to_dict()
         asked = shown.select(range(len(shown))[:images])
         answers = predict(model, spec, asked.split(BATCH), precision, frozen)

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from relevit.attention.patches import patch_grid, to_pixels
+from relevit.base.device import at_once
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
 
-BATCH = 25  # images whose features are computed at once; masks do not depend on it but for rounding
+BATCH = 25  # images whose features are computed at once (`at_once`)
 BORDER = 0.25  # of the picture's border, the most that an object covers (`sound`)
 AGREEMENT = 0.5  # IoU of coarse and refined mask below which the latter has lost the object (B17)
 CORLOC_IOU = 0.5  # of the boxes, from which an object counts as found
@@ -57,7 +58,7 @@ def automatic_masks(
     """
     device, side = next(model.parameters()).device, model.patch_embed.img_size
     coarse, refined, kept = [], [], []
-    for part in images.split(BATCH):
+    for part in images.split(at_once(BATCH, device)):
         pixels = interpolate(spec.normalise(part.to(device)), side, mode="bicubic", antialias=True)
         keys = key_features(model, pixels, bias)
         grid = patch_grid(model, pixels)

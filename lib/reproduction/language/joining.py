@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from relevit.finetune.epochs import Numbers, Row, descend, train_epochs
+from relevit.finetune.epochs import Losses, Numbers, Row, descend, train_epochs
 from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
@@ -77,7 +77,7 @@ def join_towers(
     def batches(epoch: int) -> tuple[Tensor, ...]:
         return torch.randperm(len(own), generator=random).chunk(count)
 
-    def step(places: Tensor) -> Numbers:
+    def step(places: Tensor) -> Losses:
         chosen, true = _draw_captions(own[places], random)
         seen = image(shown.features[places.to(shown.features.device)])
         told = text(pooled(chosen.to(seen.device)))

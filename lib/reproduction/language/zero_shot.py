@@ -16,7 +16,6 @@ from torch.nn.functional import normalize
 
 from habitats.benchmark import Benchmark
 from habitats.captions import captioned
-from relevit.base.device import Precision
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
@@ -145,7 +144,6 @@ def zero_shot_perturbation(
     group: str,
     batch: Batch,
     *,
-    precision: Precision | None = None,
     on_method: Callable[[], object] = lambda: None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
@@ -161,12 +159,8 @@ def zero_shot_perturbation(
     area = options(cfg.protocol, "zero_shot_perturbation")
     erasing = Erasing(fill="mean", shares_pct=area.pop("shares_pct", SHARES_PCT))
     maps = shared_maps(classifier, spec, batch.images, CLIP_METHODS, protocol=cfg.protocol)
-    predicted = perturb(
-        classifier, spec, batch, maps, erasing, precision=precision, on_method=on_method
-    )
-    by_label = perturb_by_label(
-        classifier, spec, batch, predicted, erasing, protocol=cfg.protocol, precision=precision
-    )
+    predicted = perturb(classifier, spec, batch, maps, erasing, on_method=on_method)
+    by_label = perturb_by_label(classifier, spec, batch, predicted, erasing, protocol=cfg.protocol)
     parts = {"predicted": predicted, "label": by_label}
     columns = ["method", "direction", "images", "auc_pct", "low_pct", "high_pct", "target"]
     areas = pd.concat(

@@ -30,7 +30,6 @@ from torch import Tensor, nn
 import relevit
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
-from relevit.base.device import Precision
 from relevit.base.seeding import seeded
 from relevit.data.batch import join
 from relevit.evaluate.intervals import PERCENT, mean_interval
@@ -191,9 +190,7 @@ def seconds(tasks: list[Task], method: Method | None) -> float:
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
 
-def compared(
-    task: Task, maps: Mapping[str, Maps], precision: Precision | None = None
-) -> pd.DataFrame:
+def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
     """Many maps in the three tests, first the one that tells best what the parts are worth.
 
     Columns: method, score (the keys of `scores`), value, low, high.
@@ -201,7 +198,7 @@ def compared(
     found = [
         (name, score, *ends)
         for name, each in maps.items()
-        for score, ends in scores(task, each, precision).items()
+        for score, ends in scores(task, each).items()
     ]
     table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
     worth = table[table["score"] == "rank_correlation"].set_index("method")["value"]
@@ -210,14 +207,14 @@ def compared(
     )
 
 
-def scores(task: Task, maps: Maps, precision: Precision | None = None) -> dict[str, Score]:
+def scores(task: Task, maps: Maps) -> dict[str, Score]:
     """All numbers of the three tests, each with its interval over scenes."""
     whole, grid = task.scenes.whole, task.spec.grid
     masses = part_masses(maps, task.scenes, grid)
     values = {"truth_pct": worth_overlap_pct(masses, task.worths).numpy()}
     values |= causal_scores(masses, task.worths).to_dict("series")
     held = replace(whole, labels=task.target)
-    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING, precision=precision)
+    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING)
     areas = image_auc_pct(rows, **options("published", "auc_weights"))
     areas = areas.pivot(index="index", columns="direction", values="auc_pct")
     values |= {"erasing_pts": areas["negative"] - areas["positive"]}

@@ -37,11 +37,10 @@ from relevit.choices.checked import Checked, Seed
 from relevit.choices.numbers import BatchSize, Count, Epochs, Rate
 from relevit.choices.words import ModelName
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
 from relevit.models.registry import shipped_weights
-from relevit.models.spec import ModelSpec
 from reproduction.config import FinetuneParams
 from reproduction.config.yaml_files import yaml_values
 from reproduction.measures.context import backgrounds_challenge
@@ -127,9 +126,7 @@ def open_task(task: CureTask, device: str = "auto") -> Opened:
     """The task, and the answers of its original."""
     bench = open_benchmark(task.run("", 0))
     origin = shipped_weights(task.model, task.run("", 0).benchmark.learned)
-    classifier = _classifier(
-        load_model(task.model, origin, device=device), bench, bench.spec(task.model)
-    )
+    classifier = Classifier(load_model(task.model, origin, device=device), bench.spec(task.model))
     return Opened(
         task,
         bench,
@@ -195,7 +192,7 @@ def judge(
             model = load_model(task.model, opened.origin, device=device)
             model = _cured(given, model, spec, batch, seed)
         seconds.append(time.perf_counter() - begun)
-        classifier = _classifier(model, bench, spec)
+        classifier = Classifier(model, spec)
         parts.append(_answers(classifier, task, bench).assign(seed=seed))
         gaps.append(_gap(classifier, task, bench))
         say(f"seed {seed}: {seconds[-1]:.0f} s, {100 * _mean(parts[-1]):.1f} % on the shifted sets")
@@ -238,10 +235,6 @@ def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> 
     if bad := [key for key, part in found.named_parameters() if not part.isfinite().all()]:
         raise ValueError(f"judge: after the cure {bad[0]} has NaN or infinity; take a lower rate")
     return found.eval()
-
-
-def _classifier(model: nn.Module, bench: Benchmark, spec: ModelSpec) -> Classifier:
-    return make_classifier(model, spec, "auto", probe=bench.probe(spec))
 
 
 def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.DataFrame:

@@ -19,7 +19,7 @@ from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_json
 from relevit.choices.words import Precision
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, make_classifier
+from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
@@ -43,7 +43,7 @@ from reproduction.stages import digest, preset_file
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 SEARCHED, EPOCHS = 0, 2  # the seed whose runs the rule looks at; those of an original
-MAPS, LOOKED_AT, PROBED = 16, 64, 100  # photographs: of the log's maps, of `looks`, of bfloat16
+MAPS, LOOKED_AT = 16, 64  # photographs: of the log's maps, of `looks`
 MADE = "run.json"
 
 
@@ -152,9 +152,8 @@ def answer(study: Study, run: Run) -> Path:
 
 
 def _answers(study: Study, own: OwnModel) -> pd.DataFrame:
-    (_, train), *tests = pictures(study).items()
-    probe = train.select(range(len(train))[:PROBED]).batches(BATCH)
-    classifier = make_classifier(own.network, own.spec, "auto", probe=probe)
+    _, *tests = pictures(study).items()
+    classifier = Classifier(own.network, own.spec)
     found = {name: classifier.predict(each.batches(BATCH)) for name, each in tests}
     return pd.concat(found, names=["dataset", "index"]).reset_index()
 

@@ -371,9 +371,9 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         }
         weights = row.folder / WEIGHTS
     if row.images_per_set or row.looked_at:
-        how = (params.precision, params.device, None if row.original else frozen)
+        how = (params.device, None if row.original else frozen)
         classifier = load_classifier(bench, params.model, weights, *how)
-        known |= {"answered_in": classifier.precision, "margin": classifier.margin}
+        known["answered_in"] = classifier.precision
         if row.images_per_set:
             known_in = weights.parent / SETS  # of the preset's own original: 00_start has asked it
             asked = (row.folder / SETS, bench, row.images_per_set)

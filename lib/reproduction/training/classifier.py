@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from relevit.attention.recording import attention_for_gradients
-from relevit.base.device import Precision, autocast, choose_precision
+from relevit.base.device import Precision, autocast, choose_precision, sent, tensor_float32
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
-from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.finetune.cuda_graph import Recorded
+from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.spec import ModelSpec
 from reproduction.config import Params
 
@@ -86,21 +87,26 @@ def train_classifier(
         )
     optimizer = make_optimizer(model, settings)
     device = next(model.parameters()).device
+    recorded = Recorded(optimizer) if device.type == "cuda" else None
 
     def batches(epoch: int) -> list[tuple[Tensor, np.random.Generator]]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         return [(rows + offset, rng) for rows, rng in plan]
 
-    def step(drawn: tuple[Tensor, np.random.Generator]) -> Numbers:
-        rows, rng = drawn
-        batch = train.read(rows.tolist())
-        pixels, target = spec.normalise(batch.images.to(device)), batch.labels.to(device)
-        if mixing:
-            pixels, target = mixing(pixels, target, model.num_classes, rng)
+    def update(pixels: Tensor, target: Tensor) -> Losses:
         with autocast(device, settings.precision), attention_for_gradients(model):
             logits = model(pixels)
         return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
+
+    def step(drawn: tuple[Tensor, np.random.Generator]) -> Losses:
+        rows, rng = drawn
+        batch = train.read(rows.tolist())
+        pixels, target = spec.normalise(sent(batch.images, device)), sent(batch.labels, device)
+        if mixing:
+            pixels, target = mixing(pixels, target, model.num_classes, rng)
+        with tensor_float32(device, settings.precision == "tf32"):
+            return recorded(update, pixels, target) if recorded else update(pixels, target)
 
     return fit(
         model,

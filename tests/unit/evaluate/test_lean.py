@@ -82,17 +82,6 @@ def test_the_seed_draws_backgrounds_and_nothing_else():
     assert first[~drawn].equals(other[~drawn])
 
 
-def test_answers_in_bfloat16_are_those_of_float32():
-    batch = habitats().draw("val", range(20), size=112)
-    model = open_model("tiny", shipped_weights("tiny", "habitats"))
-    shown = model.network, model.spec, batch.images, batch.masks, batch.labels
-    exact, fast = (lean_rows(*shown, precision=name) for name in ("float32", "bfloat16"))
-    decided = ["image", "condition", "answer", "right"]
-    assert exact[decided].equals(fast[decided])
-    apart = (exact["probability"] - fast["probability"]).abs()
-    assert 0 < apart.max() < 0.05 and apart.mean() < 0.005
-
-
 def test_images_without_object_or_background_are_left_out():
     images, masks, labels = scenes(9)
     masks[0], masks[1] = False, True

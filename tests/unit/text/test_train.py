@@ -85,7 +85,7 @@ def trained(folder, tokenizer, corpus=None, on_step=None, **others):
 def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer, monkeypatch):
     monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
 
-    def stop(step, steps, loss):
+    def stop(step, steps):
         if (tmp_path / "stopped" / "generated" / "checkpoint.pt").exists() and step == 2:
             raise KeyboardInterrupt
 

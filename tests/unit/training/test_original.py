@@ -30,7 +30,7 @@ def test_shipped_models_have_learned_their_images(name):
     """Some 30 of 40 for the small ones, which meet hidden animals."""
     cfg = StartParams(model=name)
     bench, weights = open_benchmark(cfg), shipped_weights(name, cfg.benchmark.learned)
-    classifier = load_classifier(bench, name, weights, "float32")
+    classifier = load_classifier(bench, name, weights)
     seen = bench.draw("validation", range(40), size=112)
     assert (classifier.predict([seen])["label_rank"] == 0).mean() > 0.6
 

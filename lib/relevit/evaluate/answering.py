@@ -1,74 +1,57 @@
-"""A classifier in bfloat16 that falls back on float32 where rounding could change the answer.
+"""What a model answers, in float32: on a GPU in TF32, and again where that could change it.
 
-Some processors multiply bfloat16 several times faster than float32, but round every number to
-three digits, which moves the logits. An answer is sure when no two logits that decide it are
-closer than a margin; all others are computed a second time, in float32. With a margin of twice
-the largest error of a logit seen on a sample, the answers are those of float32.
+A GPU multiplies several times faster in TF32 (`base.device.tensor_float32`), but rounds numbers to
+three digits, which moves the logits. An answer is sure when no two logits that decide it are closer
+than a margin, twice the largest error of a logit seen; all others are computed a second time.
+Processors answer in float32 at once.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor, nn
 
-from relevit.base.device import Precision
+from relevit.base.device import Precision, has_tensor_float32, tensor_float32
 from relevit.models.answers import need_classes
 from relevit.models.trunk import Frozen, kept_tokens, open_trunk
 
 # How far apart the logits are that decide an answer, by `prediction_gap` and the like.
 Gap = Callable[[Float[Tensor, "batch classes"]], Float[Tensor, " batch"]]
 Logits = Callable[[], Float[Tensor, "batch classes"]]
+NEAREST = 8  # inputs of each batch that are computed a second time in any case
 
 
 class Answers:
     """Logits of a copy of `model` in evaluation mode, on the CPU; the model itself stays as it is.
 
     The copy shares the weights that keep their format. `precision` None keeps the model's own.
-    With `bfloat16`, once `measure` has set the `margin`, inputs whose logits leave doubt are
-    answered again in float32; `repeated` counts them. Tokens of `frozen` blocks are kept.
+    Where the device rounds float32 to TF32 (`rounded`), inputs whose logits leave doubt are
+    answered again; `repeated` counts them. Tokens of `frozen` blocks are kept.
     """
 
     def __init__(
         self, model: nn.Module, precision: Precision | None = None, frozen: Frozen | None = None
     ) -> None:
-        self._fast = _copy(model, None if precision is None else getattr(torch, precision))
-        self._exact = _copy(model, torch.float32) if precision == "bfloat16" else None
-        self._trunk = open_trunk(self._fast, frozen)
+        kinds = {None: None, "bfloat16": torch.bfloat16}
+        self._model = _copy(model, kinds.get(precision, torch.float32))
+        self._trunk = open_trunk(self._model, frozen)
+        self.rounded = self.like.dtype == torch.float32 and has_tensor_float32(self.like.device)
         self.margin = 0.0
         self.repeated = 0
 
     @property
     def like(self) -> Tensor:
         """A tensor with the device and the format that inputs should have."""
-        model = self._fast if self._exact is None else self._exact
-        return next(model.parameters())
-
-    @torch.inference_mode()
-    def measure(self, batches: Iterable[Shaped[Tensor, "_ 3 height width"]]) -> float:
-        """Take twice the largest error of a logit on these inputs as the margin from now on.
-
-        Returns the share of their predictions that are in doubt then. Logits are compared after
-        taking off their mean, which decides nothing. Formats but bfloat16 are as they are.
-        """
-        if self._exact is None:
-            return 0.0
-        errors, gaps = [], []
-        for pixels in batches:
-            logits = _logits(self._fast, pixels)
-            apart = logits - _logits(self._exact, pixels)
-            errors.append((apart - apart.mean(dim=1, keepdim=True)).abs().max())
-            gaps.append(prediction_gap(logits))
-        self.margin = 2 * float(torch.stack(errors).max())
-        return float(self.doubtful(torch.cat(gaps)).float().mean())
+        return next(self._model.parameters())
 
     def __call__(
         self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
     ) -> Float[Tensor, "batch classes"]:
-        """Logits, in float32 or better. Inputs whose `gap` is below the margin are repeated."""
+        """Logits, in float32 or better; without a `gap` not rounded."""
         return self.later(pixels, gap)()
 
     @torch.inference_mode()
@@ -76,24 +59,41 @@ class Answers:
         self, pixels: Shaped[Tensor, "batch 3 height width"], gap: Gap | None = None
     ) -> Logits:
         """As a call, but a GPU is not waited for until the logits are, by calling the result."""
-        with kept_tokens(self._trunk, pixels):
-            logits, arrived = _begin(self._fast, pixels)
-        checked = self._exact is not None and gap is not None and self.margin != 0
+        checked = self.rounded and gap is not None
+        with kept_tokens(self._trunk, pixels), tensor_float32(pixels.device, checked):
+            logits, arrived = _begin(self._model, pixels)
 
         @torch.inference_mode()
         def end() -> Tensor:
             if arrived is not None:
                 arrived.synchronize()
-            if checked and (again := self.doubtful(gap(logits))).any():
-                logits[again] = _logits(self._exact, pixels[again.to(pixels.device)])
-                self.repeated += int(again.sum())
+            if checked:
+                self._look_again(logits, pixels, gap)
             return logits
 
         return end
 
-    def doubtful(self, gaps: Float[Tensor, " batch"]) -> Bool[Tensor, " batch"]:
-        """Where rounding could change the answer."""
-        return ~(gaps >= self.margin)  # so written, NaN is doubtful
+    def _look_again(self, logits: Tensor, pixels: Tensor, gap: Gap) -> None:
+        """Put the logits of float32 where rounding could change the answer.
+
+        The NEAREST are always looked at, and their errors set the margin for all that follow.
+        Logits are compared after taking off their mean, which decides nothing.
+        """
+        gaps, order = gap(logits).nan_to_num(nan=-torch.inf).sort()  # NaN is doubtful
+        start = 0
+        while start < len(order) and (start == 0 or gaps[start] < self.margin):
+            end = max(start + NEAREST, int((gaps < self.margin).sum()))
+            some = order[start:end]
+            with tensor_float32(pixels.device, False):
+                exact, arrived = _begin(self._model, pixels[some.to(pixels.device)])
+            if arrived is not None:
+                arrived.synchronize()
+            apart = logits[some] - exact
+            error = float((apart - apart.mean(dim=1, keepdim=True)).abs().max())
+            self.margin = max(self.margin, 2 * error)
+            logits[some] = exact
+            self.repeated += len(some)
+            start = end
 
 
 def right_classes(
@@ -160,10 +160,3 @@ def _begin(model: nn.Module, pixels: Tensor) -> tuple[Tensor, torch.cuda.Event |
         return logits.cpu(), None
     copied = logits.to("cpu", non_blocking=True)
     return copied, torch.cuda.current_stream(logits.device).record_event()
-
-
-def _logits(model: nn.Module, pixels: Tensor) -> Tensor:
-    logits, arrived = _begin(model, pixels)
-    if arrived is not None:
-        arrived.synchronize()
-    return logits
