@@ -215,6 +215,7 @@ def _be(asked: dict, streams: list[int]) -> None:
         os.dup2(given, stream)
         os.close(given)
     os.chdir(asked["folder"])
+    sys.path[0] = asked["folder"]  # as after -m
     os.environ.clear()
     os.environ.update(asked["environment"])
     gc.enable()
