@@ -32,7 +32,13 @@ LONGEST_S = 60  # for a GPU to open
 # What takes long and nearly every stage loads. Not reproduction.runs, whose bars are others in a
 # notebook, nor the backend of its pictures, which must find the notebook when it is loaded.
 LOADED = (
-    *("timm", "relevit.finetune.loop", "relevit.evaluate.predictions", "relevit.text.encoder"),
+    *(
+        "tqdm.auto",
+        "timm",
+        "relevit.finetune.loop",
+        "relevit.evaluate.predictions",
+        "relevit.text.encoder",
+    ),
     *("habitats.homes", "habitats.example", "seaborn", "ipywidgets", "ipykernel.kernelapp"),
     *("ipykernel.ipkernel", "papermill.cli"),
 )
@@ -209,6 +215,7 @@ def _be(asked: dict, streams: list[int]) -> None:
         os.dup2(given, stream)
         os.close(given)
     os.chdir(asked["folder"])
+    sys.path[0] = asked["folder"]  # as after -m
     os.environ.clear()
     os.environ.update(asked["environment"])
     gc.enable()
@@ -217,10 +224,9 @@ def _be(asked: dict, streams: list[int]) -> None:
     threads = os.environ.get("OMP_NUM_THREADS", "")
     threadpoolctl.threadpool_limits(int(threads) if threads.isdecimal() else None)
     sys.argv = asked["argv"]  # which begins with the module's name
-    # These look for a notebook while they are loaded.
-    sys.modules.pop("tqdm.auto", None)
-    sys.modules.pop("tqdm.autonotebook", None)
-    if sys.argv[0] == "ipykernel_launcher":
+    if sys.argv[0] == "ipykernel_launcher":  # these look for a notebook while they are loaded
+        sys.modules.pop("tqdm.auto", None)
+        sys.modules.pop("tqdm.autonotebook", None)
         pandas.set_option("display.max_columns", COLUMNS)
     try:
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from habitats import kept
 from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
 from reproduction.config import BaselinesParams, FinetuneNotebookParams, FinetuneParams
-from reproduction.runs import runs, table
+from reproduction.runs import pictures, runs, table
 from reproduction.runs.runs import (
     FailedError,
     Row,
@@ -95,6 +96,25 @@ def test_own_model_starts_from_its_original_and_others_from_shipped_weights(proj
     stage = project / "outputs" / "quick" / "00_start"
     assert origin_weights(own) == stage / "weights.safetensors"
     assert origin_weights(own, "tiny-mae") == shipped_weights("tiny-mae", "habitats")
+
+
+@pytest.mark.parametrize("asked", [{"images_per_set": 52, "challenge": 40}, {"looked_at": 33}])
+def test_what_runs_draw_is_known_before(own, monkeypatch, tmp_path, asked):
+    """All that a run on drawings and its original ask for is drawn by then."""
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "images"))
+    images = own.benchmark.model_copy(update={"data": "habitats"})
+    params = own.model_copy(update={"lr": 1.0e-6, "images_per_class": 17, "benchmark": images})
+    rows = [Row(params, **asked), Row(params, original=True, **asked)]
+    before = pictures.parts(rows)
+    for part in before:
+        pictures.draw(part)
+    files = sorted((tmp_path / "images").iterdir())
+    assert len(files) == len(before), "each is another"
+    for row in rows:
+        make(row)
+        assert read(row)["failed"] == ""
+    assert sorted((tmp_path / "images").iterdir()) == files
+    assert pictures.parts(rows) == []
 
 
 def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
