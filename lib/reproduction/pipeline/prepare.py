@@ -10,9 +10,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from relevit.base.files import project_root
-from reproduction.config import NOTEBOOKS, Params, notebook_file, reads
-from reproduction.config.preset import read_preset
+from reproduction.order import notebook_file, reads
+from reproduction.params import Params, kind
 from reproduction.pipeline import lock, plan
+from reproduction.preset import read_preset
 from reproduction.runs import runs, table
 from reproduction.runs.runs import MADE, Row
 from reproduction.stages import BY, EXECUTED, PIPELINE, preset_file, results_of, stage_folder
@@ -66,7 +67,7 @@ def _rows(cfg: Params) -> list[Row]:
 
 
 def _of_preset(cfg: Params, notebook: str) -> Params:
-    return NOTEBOOKS[notebook].from_preset(preset_file(cfg.preset))
+    return kind(notebook).from_preset(preset_file(cfg.preset))
 
 
 def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:
