@@ -49,7 +49,7 @@ class WrongParameterError(ValueError):
 
 
 class Params(Checked):
-    """What every notebook has; `kind` adds the rest of its cell, and all defaults."""
+    """What every notebook has; `params_of` adds the rest of its cell, and all defaults."""
 
     model_config = ConfigDict(validate_default=True)
     notebook: ClassVar[str] = ""
@@ -70,7 +70,7 @@ class Params(Checked):
     @property
     def run(self) -> Any:
         """The run that these parameters ask for, without those of the notebook alone."""
-        own = OwnChoices if self.notebook == "10_your_own" else kind(f"{self.notebook}/run")
+        own = OwnChoices if self.notebook == "10_your_own" else params_of(f"{self.notebook}/run")
         return own(**self.model_dump(include=set(own.model_fields)))
 
     @classmethod
@@ -81,22 +81,22 @@ class Params(Checked):
     @classmethod
     def values_of_preset(cls, path: Path) -> dict[str, Any]:
         """What a preset's file says of this stage. Raises: as `values_of`."""
-        alone = {*kind(cls.notebook).model_fields} - {*cls.model_fields}
+        alone = {*params_of(cls.notebook).model_fields} - {*cls.model_fields}
         values = values_of(cls.notebook, path, cls.model_fields)
         return {key: value for key, value in values.items() if key not in alone}
 
 
-def kind(name: str) -> type[Params]:
+def params_of(name: str) -> type[Params]:
     """The parameters of a notebook; FINETUNED and CLASSIFIED are those of a run alone.
 
     Raises: FileNotFoundError outside the project.
     """
     notebook = name.partition("/")[0]
-    return _kind(name, notebook, (project_root() / notebook_file(notebook)).resolve())
+    return _params_of(name, notebook, (project_root() / notebook_file(notebook)).resolve())
 
 
 @lru_cache
-def _kind(name: str, notebook: str, path: Path) -> type[Params]:
+def _params_of(name: str, notebook: str, path: Path) -> type[Params]:
     bases = (BASES[notebook], Params) if notebook in BASES else (Params,)
     known: dict[str, Any] = {}
     for base in bases:
@@ -141,7 +141,7 @@ def take(notebook: str, namespace: dict[str, Any]) -> Params:
     a misspelt `-p` is an error instead of being ignored.
     Raises: WrongParameterError naming each bad one, its value and what is allowed.
     """
-    of = kind(notebook)
+    of = params_of(notebook)
     given = {key: namespace[key] for key in of.model_fields if key in namespace}
     given |= {key: namespace.get(key) for key in _injected_names(namespace.get("In", []))}
     try:

@@ -29,7 +29,7 @@ from relevit.choices.words import (
 )
 from reproduction.common import Common
 from reproduction.order import NOTEBOOKS
-from reproduction.params import Params, kind, values_of
+from reproduction.params import Params, params_of, values_of
 from reproduction.words import Name
 
 # Parameters that name models.
@@ -79,7 +79,7 @@ def read_preset(path: Path) -> Preset:
     """
     pipeline = Pipeline.from_preset(path)
     named = [name for name in NOTEBOOKS if name in pipeline.notebooks or not pipeline.notebooks]
-    stages = {name: kind(name).from_preset(path) for name in named}
+    stages = {name: params_of(name).from_preset(path) for name in named}
     preset = Preset(path, pipeline, stages)
     for needed, check in CHECKS:
         if set(needed) <= set(stages):

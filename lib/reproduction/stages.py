@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from relevit.base.files import project_root, run_folder, write_atomically
 from relevit.base.results import Kept, read_json
 from relevit.choices.messages import shown
-from reproduction.params import Params, kind
+from reproduction.params import Params, params_of
 from reproduction.preset import Pipeline
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def read_pipeline(preset: str) -> Pipeline:
 
 
 def read_stage(cfg: Params, name: str, **others: Any) -> Params:
-    """The parameters of another stage, or of a run of one (`params.kind`), in the preset of `cfg`.
+    """The parameters of another stage (`params_of`), from its section in the preset of `cfg`.
 
     What all stages share, device and results folder are those of `cfg`; `others` are changed.
     Raises: FileNotFoundError, ValueError.
     """
-    stage, path = kind(name), preset_file(cfg.preset)
+    stage, path = params_of(name), preset_file(cfg.preset)
     shared = cfg.model_dump(include=set(Params.model_fields))
     values = stage.values_of_preset(path) | shared | others
     return stage.checked(values, f"{path}: {stage.notebook}")
@@ -94,7 +94,7 @@ def results_of(cfg: Params, notebook: str) -> Path:
             f"python -m reproduction.pipeline {cfg.preset} {notebook}"
         )
     path = preset_file(cfg.preset)
-    asked = _one_level(Kept(path, kind(notebook).from_preset(path).model_dump()))
+    asked = _one_level(Kept(path, params_of(notebook).from_preset(path).model_dump()))
     made = _one_level(read_summary(folder).values_of("parameters"))
     for key in sorted(made.keys() & asked.keys() - FREE):
         if made[key] != asked[key]:

@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 import relevit
 from relevit.protocols import DESCRIBED, PUBLISHED, PUBLISHED_OF
+from reproduction.order import NOTEBOOKS
+from reproduction.params import params_of
 
 TABLE = Path(relevit.__file__).parents[2] / "docs" / "differences.md"
 DIFFERENCES = yaml.safe_load(TABLE.with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -31,13 +33,14 @@ HANDED_ON = {
     **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }
-PACKAGES = ("relevit", "habitats", "reproduction.config", "reproduction.language")
+PACKAGES = ("relevit", "habitats", "reproduction.common", "reproduction.language")
 
 
 @cache
 def options_of(name: str) -> set[str]:
     """What the functions, settings and records of this name, wherever they are, can be told."""
-    return {option for owner in _owners().get(name, ()) for option in _options(owner)}
+    owners = [params_of(name)] if name in NOTEBOOKS else _owners().get(name, ())
+    return {option for owner in owners for option in _options(owner)}
 
 
 @cache
@@ -45,7 +48,8 @@ def _owners() -> dict[str, list]:
     found: dict[str, list] = {}
     for each in PACKAGES:
         package = importlib.import_module(each)
-        names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{each}.")]
+        inside = getattr(package, "__path__", [])
+        names = [one.name for one in pkgutil.walk_packages(inside, f"{each}.")]
         for module in (package, *map(importlib.import_module, names)):
             for name, value in vars(module).items():
                 if callable(value) and getattr(value, "__module__", "") == module.__name__:

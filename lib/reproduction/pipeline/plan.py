@@ -100,7 +100,7 @@ def write_asked(row: Row) -> None:
 def write_parameters(preset: Path, notebook: str) -> Path:
     """The file of parameters that papermill is given for a notebook."""
     path = project_root() / "outputs" / preset.stem / FOLDER / f"{notebook}.yaml"
-    _write(path, yaml.safe_dump(params.kind(notebook).values_of_preset(preset)))
+    _write(path, yaml.safe_dump(params.params_of(notebook).values_of_preset(preset)))
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from relevit.base.files import project_root
 from reproduction.order import notebook_file, reads
-from reproduction.params import Params, kind
+from reproduction.params import Params, params_of
 from reproduction.pipeline import lock, plan
 from reproduction.preset import read_preset
 from reproduction.runs import runs, table
@@ -67,7 +67,7 @@ def _rows(cfg: Params) -> list[Row]:
 
 
 def _of_preset(cfg: Params, notebook: str) -> Params:
-    return kind(notebook).from_preset(preset_file(cfg.preset))
+    return params_of(notebook).from_preset(preset_file(cfg.preset))
 
 
 def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:

@@ -28,7 +28,7 @@ from relevit.masks.automatic import AutomaticMasks, sound
 from relevit.models.loading import OwnModel
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL
-from reproduction.params import FINETUNED, kind
+from reproduction.params import FINETUNED, params_of
 from reproduction.runs.photo_images import (
     TRAIN,
     VAL,
@@ -64,9 +64,9 @@ class Run(NamedTuple):
 def settings_of(run: Run) -> FinetuneSettings:
     """Those of the study's arm, with labels in the class term as all arms have there."""
     path = preset_file("study")
-    cures, maps = (kind(name).from_preset(path) for name in ("04_cures", "05a_ablations"))
+    cures, maps = (params_of(name).from_preset(path) for name in ("04_cures", "05a_ablations"))
     arm = cures.arm_settings | (maps.maps | cures.arms)[run.arm] | {"seed": run.seed, "lr": run.lr}
-    of = kind(FINETUNED)
+    of = params_of(FINETUNED)
     params = of.checked(of.from_preset(path).model_dump() | arm, run.arm)
     return resolved(params, run.lr, _precision())
 
@@ -107,7 +107,7 @@ def _original(study: Study, run: Run, folder: Path) -> None:
     own, sets, cfg = study.open(seed=run.seed), pictures(study), preset_file("study")
     how = {"epochs": run.epochs, "seed": run.seed, "precision": _precision()}
     how |= {"images": len(sets[TRAIN])}
-    start = kind("00_start").from_preset(cfg)
+    start = params_of("00_start").from_preset(cfg)
     settings = TrainSettings.from_params(start, choose_device("auto"), **how)
     shown = {"train": sets[TRAIN], "validation": sets[VAL], "identity": study.identity}
     train_classifier(own.network, own.spec, settings, folder, **shown)

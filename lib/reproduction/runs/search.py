@@ -5,7 +5,7 @@ from __future__ import annotations
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
-from reproduction.params import FINETUNED, Params, kind
+from reproduction.params import FINETUNED, Params, params_of
 
 
 def rate_factor(method: str, protocol: Protocol) -> float:
@@ -37,4 +37,4 @@ def arm_params(cfg: Params, base: Params, model: str, method: str, protocol: Pro
         "validation_maps": cfg.validation_maps,
     }
     papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
-    return kind(FINETUNED).checked(base.model_dump() | arm | papers, f"{method} {protocol}")
+    return params_of(FINETUNED).checked(base.model_dump() | arm | papers, f"{method} {protocol}")

@@ -26,7 +26,7 @@ from habitats.benchmark import open_benchmark
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import Variant
 from reproduction.measures.paired import ORIGINAL
-from reproduction.params import FINETUNED, Params, kind
+from reproduction.params import FINETUNED, Params, params_of
 from reproduction.preset import Preset
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
@@ -101,7 +101,7 @@ class Lines:
         if not relevance and arm != ORIGINAL:
             changes["weight_relevance"] = 0.0
             where += " without the relevance terms"
-        params = kind(FINETUNED).checked(base | changes, where)
+        params = params_of(FINETUNED).checked(base | changes, where)
         run = Row(params, **self.asked)
         if arm == ORIGINAL:
             run = runs.original_of_world(params, **self.asked)

@@ -50,7 +50,7 @@ SMALL = {
 RUN = """
 import json, sys
 from pathlib import Path
-from reproduction.config import OwnChoices
+from relevit.choices.own import OwnChoices
 from relevit.finetune.your_own import finetune_folder
 finetune_folder(OwnChoices(**json.loads(sys.argv[1])), Path(sys.argv[2]), "cpu")
 """
