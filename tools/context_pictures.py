@@ -20,7 +20,7 @@ from relevit.models import load_model
 from reproduction import plots
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
-from reproduction.params import Params, params_of
+from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
 from reproduction.runs import outcomes, runs, table
 from reproduction.runs.table import OURS, OWN

@@ -15,7 +15,7 @@ from relevit.evaluate.predictions import predict
 from relevit.models import load_model
 from reproduction import plots
 from reproduction.measures.paired import ORIGINAL, difference
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.runs import outcomes, runs
 from reproduction.runs import table as run_table
 from reproduction.runs.one_run import training_images

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
 from reproduction.stages import preset_file, read_stage

@@ -24,7 +24,7 @@ from relevit.evaluate.looking import Look, look
 from relevit.models.loading import load_model
 from reproduction import plots
 from reproduction.measures import paired
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.plots.images import Tile, bare, draw_tile, pixels_of, tile_grid
 from reproduction.plots.style import stored
 from reproduction.runs import table

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from relevit.base.files import project_root, run_folder, write_atomically
 from relevit.base.results import Kept, read_json
 from relevit.choices.messages import shown
-from reproduction.params import Params, params_of
-from reproduction.preset import Pipeline
+from reproduction.params.cells import Params, params_of
+from reproduction.params.preset import Pipeline
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reproduction.order import NOTEBOOKS
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
+from reproduction.params.order import NOTEBOOKS
 
 DEEP = [0]
 for _ in range(60):
@@ -68,7 +68,7 @@ resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, 12 * 2**30))
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[2])
 if sys.argv[1] == "yaml":
-    from reproduction.params import preset_sections as use
+    from reproduction.params.cells import preset_sections as use
 elif sys.argv[1] == "weights":
     from relevit.models.loading import load_model
     from relevit.models.checkpoints import load_weights

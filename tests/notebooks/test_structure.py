@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from reproduction.order import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / notebook_file(name) for name in NOTEBOOKS]

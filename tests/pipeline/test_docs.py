@@ -19,9 +19,9 @@ from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
-from reproduction.common import Benchmark
-from reproduction.order import NOTEBOOKS
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
+from reproduction.params.order import NOTEBOOKS
 from reproduction.pipeline import cli
 
 from .projects import ROOT

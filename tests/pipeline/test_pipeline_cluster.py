@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reproduction.order import NOTEBOOKS
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
-from reproduction.preset import read_preset
 from reproduction.runs import table
 from reproduction.stages import preset_file
 

@@ -5,10 +5,10 @@ import shutil
 from itertools import pairwise
 from typing import NamedTuple
 
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
 from reproduction.pipeline.progress import PAGE
-from reproduction.preset import read_preset
 from reproduction.stages import preset_file
 
 from .projects import ROOT

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.order import NOTEBOOKS
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
-from reproduction.preset import read_preset
 from reproduction.runs import runs, table
 from reproduction.stages import EXECUTED, SUMMARY, preset_file
 

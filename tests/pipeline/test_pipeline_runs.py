@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.pipeline import run as pipeline
 from reproduction.runs import table
 from reproduction.stages import read_summary

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from relevit.choices.words import MiniName
 from relevit.models.loading import load_model
 from relevit.models.registry import MODELS
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 
 OPTIONS = {"patch_size": 14, "embed_dim": 16, "depth": 2, "num_heads": 2}
 SIZE, PATCHES = 56, 16

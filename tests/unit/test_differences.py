@@ -16,8 +16,8 @@ from pydantic import BaseModel
 
 import relevit
 from relevit.protocols import DESCRIBED, PUBLISHED, PUBLISHED_OF
-from reproduction.order import NOTEBOOKS
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
+from reproduction.params.order import NOTEBOOKS
 
 TABLE = Path(relevit.__file__).parents[2] / "docs" / "differences.md"
 DIFFERENCES = yaml.safe_load(TABLE.with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ HANDED_ON = {
     **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }
-PACKAGES = ("relevit", "habitats", "reproduction.common", "reproduction.language")
+PACKAGES = ("relevit", "habitats", "reproduction.params", "reproduction.language")
 
 
 @cache
@@ -48,8 +48,7 @@ def _owners() -> dict[str, list]:
     found: dict[str, list] = {}
     for each in PACKAGES:
         package = importlib.import_module(each)
-        inside = getattr(package, "__path__", [])
-        names = [one.name for one in pkgutil.walk_packages(inside, f"{each}.")]
+        names = [one.name for one in pkgutil.walk_packages(package.__path__, f"{each}.")]
         for module in (package, *map(importlib.import_module, names)):
             for name, value in vars(module).items():
                 if callable(value) and getattr(value, "__module__", "") == module.__name__:

@@ -13,7 +13,7 @@ from relevit.choices.words import KINDS
 from relevit.data.batch import Batch
 from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, classifiers, read
 from reproduction.training.pretrained import after_epoch, test_pictures
 

@@ -36,7 +36,7 @@ from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
 from reproduction.heads.compared import finetuned, named, spec_of
 from reproduction.measures.corruptions import shift_table
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, read
 from reproduction.training.pretrained import test_pictures
 

@@ -24,7 +24,7 @@ from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.from_transformers import clip_folder, load_clip, random_clip
 from reproduction.language.joining import join_towers
 from reproduction.language.towers import Examples, Towers, begin_towers, draw_examples
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

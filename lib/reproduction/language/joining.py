@@ -22,7 +22,7 @@ from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
 from reproduction.language.towers import Examples, Towers
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 WEIGHT_DECAY = 0.05
 LARGEST_SCALE = 100.0  # as CLIP's

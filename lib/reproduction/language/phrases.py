@@ -18,7 +18,7 @@ from relevit.protocols import Protocol
 from relevit.text.clip.dual import CLIP_METHODS
 from reproduction.language.encoders import Encoder
 from reproduction.measures.methods import pair_maps
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 COLUMNS = ["model", "seed", "classes", "method", "images"]
 COLUMNS += ["own_object_pct", "low_pct", "high_pct"]

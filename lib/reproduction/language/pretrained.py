@@ -17,7 +17,7 @@ from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.files import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

@@ -17,8 +17,8 @@ from relevit.base.files import from_project
 from relevit.protocols import options
 from relevit.text.documents import Corpus, Document
 from reproduction.language.pretrained import TINY
-from reproduction.params import Params
-from reproduction.words import ON_DISK
+from reproduction.params.cells import Params
+from reproduction.params.words import ON_DISK
 
 COUNTS = {"train": "training_texts", "validation": "validation_texts", "test": "held_out_texts"}
 CHARACTERS = 4.5  # a token, in English: so long are short texts, which are hardly ever cut

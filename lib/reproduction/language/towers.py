@@ -32,7 +32,7 @@ from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.files import read_weights
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

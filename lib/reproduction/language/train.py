@@ -29,7 +29,7 @@ from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
 from reproduction.language.pretrained import build_encoder
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, make_optimizer
 
 if TYPE_CHECKING:

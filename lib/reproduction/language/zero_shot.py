@@ -26,7 +26,7 @@ from relevit.text.clip.dual import CLIP_METHODS
 from reproduction.language.encoders import ALL, SEEN, UNSEEN, Encoder
 from reproduction.language.towers import Towers, examples
 from reproduction.measures.methods import perturb, perturb_by_label, shared_maps
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 READ_AT_ONCE = 100  # images of a benchmark
 

@@ -16,7 +16,7 @@ from nbformat import NotebookNode
 
 from relevit.base.files import project_root
 from reproduction.lessons.exercises import mark, untouched
-from reproduction.order import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 
 FOLDER = Path("outputs", "lab")
 

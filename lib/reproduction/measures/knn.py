@@ -23,7 +23,7 @@ from relevit.evaluate.frozen_features import knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
 from reproduction.measures import robustness
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 KNOWN_VECTORS = "known"  # their name among the vectors
 KNOWN = "train"  # recipe of the drawings with known classes

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from relevit.base import errors
 from relevit.choices.words import DINOV2
-from reproduction.order import NOTEBOOKS
-from reproduction.params import Params
-from reproduction.preset import Preset
-from reproduction.words import ON_DISK
+from reproduction.params.cells import Params
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import Preset
+from reproduction.params.words import ON_DISK
 
 
 def fetch(preset: Preset) -> None:

@@ -19,10 +19,10 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.models.registry import PAPER_MODELS
-from reproduction import params
-from reproduction.order import notebook_file, reads
+from reproduction.params import cells
+from reproduction.params.order import notebook_file, reads
+from reproduction.params.preset import Preset
 from reproduction.pipeline.progress import PAGE
-from reproduction.preset import Preset
 from reproduction.runs import runs, table
 from reproduction.runs.runs import DIVERGED, MADE, Row
 from reproduction.stages import FREE, read_stage
@@ -54,7 +54,7 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
         name: {
-            "about": params.title(name),
+            "about": cells.title(name),
             "file": notebook_file(name),
             "before": [n for n in reads(name, data) if n in preset.stages],
             "runs": [*read.get(name, {})],
@@ -100,7 +100,7 @@ def write_asked(row: Row) -> None:
 def write_parameters(preset: Path, notebook: str) -> Path:
     """The file of parameters that papermill is given for a notebook."""
     path = project_root() / "outputs" / preset.stem / FOLDER / f"{notebook}.yaml"
-    _write(path, yaml.safe_dump(params.params_of(notebook).values_of_preset(preset)))
+    _write(path, yaml.safe_dump(cells.params_of(notebook).values_of_preset(preset)))
     return path
 
 

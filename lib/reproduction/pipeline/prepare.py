@@ -10,10 +10,10 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from relevit.base.files import project_root
-from reproduction.order import notebook_file, reads
-from reproduction.params import Params, params_of
+from reproduction.params.cells import Params, params_of
+from reproduction.params.order import notebook_file, reads
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import lock, plan
-from reproduction.preset import read_preset
 from reproduction.runs import runs, table
 from reproduction.runs.runs import MADE, Row
 from reproduction.stages import BY, EXECUTED, PIPELINE, preset_file, results_of, stage_folder

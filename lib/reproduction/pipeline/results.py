@@ -18,9 +18,9 @@ from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims import ResultTables
 from reproduction.measures import accuracies
 from reproduction.measures.paired import ORIGINAL, figure_means
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
-from reproduction.preset import read_preset
 from reproduction.runs import outcomes, table
 from reproduction.runs.runs import ROOM
 from reproduction.stages import preset_file

@@ -22,9 +22,9 @@ from types import FrameType
 
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
+from reproduction.params.preset import Preset, read_preset
 from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
-from reproduction.preset import Preset, read_preset
 from reproduction.stages import BY, EXECUTED, PIPELINE, SUMMARY, preset_file
 
 QUIET = ["--quiet", "host", "reason"]

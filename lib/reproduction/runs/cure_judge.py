@@ -48,9 +48,9 @@ from relevit.models.spec import ModelSpec
 from reproduction.measures.context import backgrounds_challenge
 from reproduction.measures.judged import load_callable
 from reproduction.measures.paired import difference
+from reproduction.params.yaml_files import yaml_values
 from reproduction.runs.one_run import with_masks
 from reproduction.runs.outcomes import worst
-from reproduction.yaml_files import yaml_values
 
 TASK = "cure_task.yaml"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")

@@ -19,7 +19,7 @@ from relevit.finetune.epochs import LOG, History
 from relevit.finetune.own_audit import Audited
 from reproduction.measures.accuracies import changes
 from reproduction.paper.published import published_changes
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, read
 from reproduction.stages import changed_from_preset, read_summary, results_of
 

@@ -26,7 +26,7 @@ from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.stages import results_of
 
 

@@ -13,7 +13,7 @@ from habitats.cutouts import SHIFTED_SETS
 from relevit.finetune.learning_rate import highest_passing
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
 from reproduction.measures.paired import ORIGINAL, difference, figure_means
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
 from reproduction.stages import read_stage

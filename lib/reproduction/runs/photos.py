@@ -28,7 +28,7 @@ from relevit.masks.automatic import AutomaticMasks, sound
 from relevit.models.loading import OwnModel
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.photo_images import (
     TRAIN,
     VAL,

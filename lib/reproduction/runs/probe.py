@@ -11,7 +11,7 @@ from relevit.evaluate.frozen_features import linear_probe
 from relevit.models import checkpoints
 from reproduction.measures.accuracies import beside_original
 from reproduction.measures.sets import answer_sets, load_classifier
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, answers
 from reproduction.training.original import untrained
 

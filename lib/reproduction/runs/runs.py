@@ -36,10 +36,10 @@ from relevit.finetune.learning_rate import choose_learning_rate, highest_passing
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.trunk import Frozen
-from reproduction.common import Benchmark as Images
 from reproduction.measures.context import backgrounds_challenge, relevance_shares
 from reproduction.measures.sets import answer_sets, load_classifier
-from reproduction.params import CLASSIFIED, FINETUNED, Params
+from reproduction.params.cells import CLASSIFIED, FINETUNED, Params
+from reproduction.params.common import Benchmark as Images
 from reproduction.runs.one_run import finetune_at, finetuned_classes
 from reproduction.runs.search import arm_params, rate_factor
 from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of

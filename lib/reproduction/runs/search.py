@@ -5,7 +5,7 @@ from __future__ import annotations
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
-from reproduction.params import FINETUNED, Params, params_of
+from reproduction.params.cells import FINETUNED, Params, params_of
 
 
 def rate_factor(method: str, protocol: Protocol) -> float:

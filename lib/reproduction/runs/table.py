@@ -26,8 +26,8 @@ from habitats.benchmark import open_benchmark
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import Variant
 from reproduction.measures.paired import ORIGINAL
-from reproduction.params import FINETUNED, Params, params_of
-from reproduction.preset import Preset
+from reproduction.params.cells import FINETUNED, Params, params_of
+from reproduction.params.preset import Preset
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
 from reproduction.stages import preset_file, read_pipeline, read_stage

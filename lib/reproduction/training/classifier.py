@@ -18,7 +18,7 @@ from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
 from relevit.models.spec import ModelSpec
-from reproduction.params import Params
+from reproduction.params.cells import Params
 
 # Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
 Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]

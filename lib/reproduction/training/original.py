@@ -22,7 +22,7 @@ from relevit.models.checkpoints import save_weights
 from relevit.models.loading import RANDOM, load_model
 from relevit.models.registry import CUT, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 VALIDATED = 100  # validation images that a model of a paper answers

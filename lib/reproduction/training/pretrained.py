@@ -18,7 +18,7 @@ from relevit.models.layouts import find_weights
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec, shipped_weights
 from relevit.models.spec import View
-from reproduction.params import Params
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 FROM_HUB = "hub"  # in place of the fingerprint of weights that timm fetches

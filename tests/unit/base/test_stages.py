@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from reproduction.common import Benchmark
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.stages import SUMMARY, results_of, stage_folder, write_summary
 
 PRESET = """

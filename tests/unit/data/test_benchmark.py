@@ -15,8 +15,8 @@ from habitats.real.classes import IMAGENET_INDEX, split_classes
 from relevit.choices.words import READERS
 from relevit.data.image_set import picture_set
 from replicas.__main__ import write_all
-from reproduction.common import Benchmark
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 
 CLASSES = 2
 

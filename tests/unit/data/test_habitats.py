@@ -14,8 +14,8 @@ from habitats.drawings import OBJECTS, PRETRAINING, UNSEEN, class_split
 from habitats.homes import CHALLENGE, HOMES, RECIPES_AT_HOME, habitats
 from habitats.textures import FAMILIES, SEEN
 from relevit.data.batch import join
-from reproduction.common import Benchmark
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 
 WORLD = habitats()
 WORLDS = {

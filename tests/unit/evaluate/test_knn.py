@@ -9,7 +9,7 @@ from habitats.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers, nearest, vote
 from reproduction.measures import knn
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 
 
 def blobs(count: int, seed: int, width: int = 5, classes: int = 4):

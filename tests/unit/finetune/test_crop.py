@@ -15,8 +15,8 @@ from habitats.real.classes import SHORT_NAMES
 from relevit.data.batch import Batch
 from relevit.data.image_set import picture_set
 from relevit.finetune.loop import CROP_MARGIN, augment
-from reproduction.common import Benchmark
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs import one_run as runs
 
 from ..micro_finetuning import SPEC, pictures

@@ -12,8 +12,8 @@ import torch
 from habitats.cutouts import TEST_SETS
 from relevit.evaluate.looking import Look
 from relevit.finetune.own_audit import Mean
-from reproduction.common import Benchmark
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs import in_words
 from reproduction.runs.outcomes import of_study
 from reproduction.stages import stage_folder, write_summary

@@ -12,7 +12,7 @@ from relevit.finetune.learning_rate import (
     highest_passing,
     judge,
 )
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.search import arm_params, rate_factor
 
 

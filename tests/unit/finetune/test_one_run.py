@@ -12,8 +12,8 @@ from habitats.real.classes import split_classes
 from relevit.data.batch import Batch
 from relevit.masks import AutomaticMasks, save_masks
 from replicas.imagenet_s import write_imagenet_s
-from reproduction.common import Benchmark
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs.one_run import (
     finetuned_classes,
     training_images,

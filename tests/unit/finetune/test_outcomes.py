@@ -9,8 +9,8 @@ import pytest
 
 from habitats.cutouts import SHIFTED_SETS
 from habitats.homes import habitats
-from reproduction.params import FINETUNED, params_of
-from reproduction.preset import read_preset
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.preset import read_preset
 from reproduction.runs import outcomes, table
 from reproduction.runs.outcomes import ARM, along, compared, of_study, score, split, worst
 from reproduction.runs.runs import FailedError, Row

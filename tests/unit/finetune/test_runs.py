@@ -11,7 +11,7 @@ import pytest
 from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
-from reproduction.params import FINETUNED, Params, params_of
+from reproduction.params.cells import FINETUNED, Params, params_of
 from reproduction.runs import runs, table
 from reproduction.runs.runs import (
     FailedError,

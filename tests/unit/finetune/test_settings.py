@@ -15,7 +15,7 @@ from relevit.finetune.hyperparameters import (
     script_weights,
 )
 from relevit.finetune.settings import FinetuneSettings, resolved
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 
 SETTINGS = FinetuneSettings(lr=1.0e-3)
 OURS = {"relevance": 0.8, "classification": 0.2, "background": 2.0, "foreground": 0.3}

@@ -9,9 +9,9 @@ from typing import get_args
 import pytest
 
 from relevit.choices.words import MAP_LOSSES, Variant
-from reproduction.common import Benchmark
-from reproduction.params import FINETUNED, params_of
-from reproduction.preset import read_preset
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
+from reproduction.params.preset import read_preset
 from reproduction.runs import table
 from reproduction.runs.outcomes import over_twins
 from reproduction.runs.runs import Row, needs, once, original_images

@@ -16,7 +16,7 @@ from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
 from reproduction.heads import compared
 from reproduction.heads.compared import compared_runs, finetuned, pictures_to_explain
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.runs import runs, table
 from reproduction.training import pretrained
 

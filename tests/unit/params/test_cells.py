@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from relevit.base.files import project_root
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.own import OwnChoices
-from reproduction.order import NOTEBOOKS, notebook_file
-from reproduction.params import BASES, FINETUNED, Params, cell, params_of, take
-from reproduction.preset import Pipeline
+from reproduction.params.cells import BASES, FINETUNED, Params, cell, params_of, take
+from reproduction.params.order import NOTEBOOKS, notebook_file
+from reproduction.params.preset import Pipeline
 
 ROOT = project_root()
 PLAIN = (str, int, float, bool, list, dict)

@@ -9,7 +9,7 @@ import pytest
 
 from relevit.choices.extensions import Extensible
 from relevit.choices.words import CURES, MORE_LOSSES
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 
 
 def mine():

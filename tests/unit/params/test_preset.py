@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import project_root
-from reproduction.common import Benchmark
-from reproduction.params import params_of, preset_sections
-from reproduction.preset import Pipeline, read_preset
+from reproduction.params.cells import params_of, preset_sections
+from reproduction.params.common import Benchmark
+from reproduction.params.preset import Pipeline, read_preset
 from reproduction.runs import table
 
 

@@ -16,7 +16,7 @@ from habitats.drawings import CLASSES
 from relevit.choices.own import OwnChoices
 from relevit.finetune.own_audit import Audit
 from relevit.models.registry import shipped_weights
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.pipeline.cli import COMMANDS, _parser, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil

@@ -11,8 +11,8 @@ from relevit.text import minilm
 from relevit.text.clip import from_transformers
 from replicas.text import write_eraser_movies, write_newsgroups
 from reproduction.language import pretrained
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.fetching import fetch
-from reproduction.preset import read_preset
 
 PARAMS = Path(__file__).parents[3] / "params"
 

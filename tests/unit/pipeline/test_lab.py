@@ -7,7 +7,7 @@ import pytest
 
 from relevit.base.files import project_root
 from reproduction.lessons import lab
-from reproduction.order import NOTEBOOKS
+from reproduction.params.order import NOTEBOOKS
 
 WORKED_IN = "02_finetune"
 

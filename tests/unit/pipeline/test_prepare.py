@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.projects import SMALLEST
 from relevit.base.files import project_root, run_folder
-from reproduction.params import Params, params_of
+from reproduction.params.cells import Params, params_of
 from reproduction.pipeline import prepare
 from reproduction.stages import BY, PIPELINE, write_summary
 

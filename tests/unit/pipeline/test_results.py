@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.pipeline.results import times
-from reproduction.preset import read_preset
 from reproduction.runs import table
 from reproduction.stages import preset_file
 

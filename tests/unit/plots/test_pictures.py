@@ -10,7 +10,7 @@ from matplotlib.colors import to_hex, to_rgb
 
 from relevit.finetune.learning_rate import class_loss_column
 from reproduction.measures.paired import GROUPS, ORIGINAL
-from reproduction.params import FINETUNED, params_of
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.plots import curves, intervals, lines
 from reproduction.plots.style import CONTROL, FAINT, GAIN, LOSS, METHODS, OURS, alternative_text
 from reproduction.plots.tables import change_heatmap, entropy_maps

@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 from relevit.text.documents import Document
 from relevit.text.tokens import word_tokenizer, words_of
 from reproduction.language import pretrained
-from reproduction.params import Params, params_of
+from reproduction.params.cells import Params, params_of
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 

@@ -12,7 +12,7 @@ from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.tokens import padded
 from reproduction.language import train as training
 from reproduction.language.train import by_length
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.training.classifier import TrainSettings
 
 from .builders import tokens as text

@@ -10,7 +10,7 @@ import timm
 import torch
 
 from relevit.models.spec import ModelSpec
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 from reproduction.training.classifier import TrainSettings, top1_pct, train_classifier
 
 from ..in_memory import in_memory

@@ -9,9 +9,9 @@ from habitats.benchmark import open_benchmark
 from relevit.choices.words import SHIPPED
 from relevit.data.image_set import ImageSet
 from relevit.models.registry import shipped_weights
-from reproduction.common import Benchmark
 from reproduction.measures.sets import load_classifier
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 from reproduction.training import original
 from reproduction.training.original import make_original
 

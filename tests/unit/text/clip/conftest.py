@@ -10,7 +10,7 @@ from relevit.text.clip.from_transformers import from_clip
 from reproduction.language import group_pairs
 from reproduction.language.encoders import join_encoder
 from reproduction.language.towers import begin_towers, draw_examples
-from reproduction.params import params_of
+from reproduction.params.cells import params_of
 
 from .replica import TEXTS, hf_clip
 

@@ -7,7 +7,7 @@ import pytest
 from relevit.text.documents import Corpus, Document
 from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
 from reproduction.language import reading
-from reproduction.params import Params, params_of
+from reproduction.params.cells import Params, params_of
 
 SMALL = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
 

@@ -27,10 +27,10 @@ from relevit.choices.words import (
     PaperModelName,
     Protocol,
 )
-from reproduction.common import Common
-from reproduction.order import NOTEBOOKS
-from reproduction.params import Params, params_of, values_of
-from reproduction.words import Name
+from reproduction.params.cells import Params, params_of, values_of
+from reproduction.params.common import Common
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.words import Name
 
 # Parameters that name models.
 OF_MODELS = (*("model", "compared_model"), *("method_model", "method_models", "others"))

@@ -24,11 +24,11 @@ from relevit.choices.messages import short, shown
 from relevit.choices.numbers import PathText
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import AnyModelName
-from reproduction.common import Benchmark, Common
-from reproduction.order import NOTEBOOKS, notebook_file
-from reproduction.relations import RELATIONS
-from reproduction.words import Device, Name
-from reproduction.yaml_files import changed_at, yaml_values
+from reproduction.params.common import Benchmark, Common
+from reproduction.params.order import NOTEBOOKS, notebook_file
+from reproduction.params.relations import RELATIONS
+from reproduction.params.words import Device, Name
+from reproduction.params.yaml_files import changed_at, yaml_values
 
 INJECTED = "# Parameters"  # how papermill's injected cell begins
 BASES: dict[str, type[Checked]] = {"02_finetune": FinetuneChoices, "10_your_own": OwnChoices}

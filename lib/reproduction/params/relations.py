@@ -1,4 +1,4 @@
-"""What parameters of one notebook need of each other; of two notebooks: `reproduction.preset`."""
+"""What parameters of one notebook need of each other; of two notebooks: `params.preset`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from relevit.choices.words import HUB, LABELS, MAP_LOSSES
-from reproduction.words import ON_DISK
+from reproduction.params.words import ON_DISK
 
 # What no arm may change; of 03_robustness, whose arms have twins without relevance, two more.
 NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed"}
