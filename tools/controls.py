@@ -14,8 +14,8 @@ from relevit.base.files import project_root
 from relevit.evaluate.predictions import predict
 from relevit.models import load_model
 from reproduction import plots
-from reproduction.config import CuresParams
 from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.params.cells import params_of
 from reproduction.runs import outcomes, runs
 from reproduction.runs import table as run_table
 from reproduction.runs.one_run import training_images
@@ -55,7 +55,7 @@ def known_pct(row: Row) -> float:
 
 def table(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
-    cfg = CuresParams.from_preset(preset_file(preset))
+    cfg = params_of("04_cures").from_preset(preset_file(preset))
     bench, asked = open_benchmark(cfg), run_table.of(cfg)
     rows, missing = outcomes.split(asked[asked["part"] == "arms"], missing=True)
     print(*missing.values(), sep="\n")

@@ -19,7 +19,9 @@ from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
-from reproduction.config import NOTEBOOKS, BenchmarkParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
+from reproduction.params.order import NOTEBOOKS
 from reproduction.pipeline import cli
 
 from .projects import ROOT
@@ -83,8 +85,8 @@ def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
         told = ["explain", f"{tmp_path}/cat.png", "--model", model, "--method", "last_block"]
         assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
     for arm in yaml.safe_load(blocks["yaml"][0])["04_cures"]["arms"].values():
-        resolved(FinetuneParams(**arm), 1e-5, "float32")
-    assert BenchmarkParams(data="arrays").data == "arrays"
+        resolved(params_of(FINETUNED)(**arm), 1e-5, "float32")
+    assert Benchmark(data="arrays").data == "arrays"
     assert cure_settings(OwnChoices(cure="blur"), "blur")["augmentation"] == "blur"
     own = cure_settings(OwnChoices(more_losses={"speckle": 3.0}), "relevance")
     assert "speckle" in FinetuneSettings(lr=1.0, **own).terms and own["weights"]["speckle"] == 3.0

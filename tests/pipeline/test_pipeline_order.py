@@ -5,7 +5,7 @@ import shutil
 from itertools import pairwise
 from typing import NamedTuple
 
-from reproduction.config.preset import read_preset
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import places, plan
 from reproduction.pipeline import run as pipeline
 from reproduction.pipeline.places import Places

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.config import NOTEBOOKS
-from reproduction.config.preset import read_preset
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import places, plan
 from reproduction.pipeline import run as pipeline
 from reproduction.runs import runs, table

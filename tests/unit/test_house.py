@@ -248,7 +248,7 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
             "import reproduction.pipeline.cli as c; c._parser(['--help']).format_help()",
             {*LATER, *SOON},
         ),
-        ("import reproduction.config; from reproduction.pipeline import cli, make, run", LATER),
+        ("import reproduction.params; from reproduction.pipeline import cli, make, run", LATER),
         ("from reproduction.runs import runs, table", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],

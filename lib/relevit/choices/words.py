@@ -98,7 +98,7 @@ PaperModelName = Literal[
     "vit-b-cut",
     "deit-s-cut",
 ]
-# Whether a model belongs to the preset's data is known with the preset (`reproduction.config`).
+# Whether a model belongs to the preset's data is known with the preset (`reproduction.params`).
 AnyModelName = Literal[ModelName, PaperModelName]
 # Further ones: `(**options) -> (network, ModelSpec)` (`relevit.models`).
 MORE_MODELS: Extensible[Callable[..., Any]] = Extensible(

@@ -96,7 +96,7 @@ def _rules(protocol: Protocol, single: FinetuneOptions, temperature: float) -> O
 
 
 def resolved(cfg: Any, lr: float, precision: Precision) -> FinetuneSettings:
-    """The settings that a run's parameters (`FinetuneParams`) ask for, at the given rate.
+    """The settings that a run's parameters (those of `02_finetune`) ask for, at the given rate.
 
     What these leave open, weights of the terms and temperature, is the paper's, by method and
     model (`relevit.finetune.hyperparameters`).

@@ -28,8 +28,8 @@ from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
-from reproduction.config import TextParams
 from reproduction.language.pretrained import build_encoder
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, make_optimizer
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ SORTED_TOGETHER = 16  # batches whose texts are dealt out by length
 
 
 def train_on_corpus(
-    cfg: TextParams,
+    cfg: Params,
     name: str,
     corpus: Corpus,
     tokenizer: Tokenizer,
@@ -102,7 +102,7 @@ def train_on_corpus(
 
 
 def train_on_corpora(
-    cfg: TextParams,
+    cfg: Params,
     corpora: Mapping[str, Corpus],
     tokenizer: Tokenizer,
     folder: Path,

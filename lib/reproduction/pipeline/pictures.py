@@ -11,7 +11,7 @@ import os
 import sys
 
 from relevit.base.device import cores
-from reproduction.config.preset import read_preset
+from reproduction.params.preset import read_preset
 from reproduction.runs import pictures, table
 from reproduction.stages import preset_file
 

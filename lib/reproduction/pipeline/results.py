@@ -16,9 +16,9 @@ import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims import ResultTables
-from reproduction.config.preset import read_preset
 from reproduction.measures import accuracies
 from reproduction.measures.paired import ORIGINAL, figure_means
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.runs import outcomes, table

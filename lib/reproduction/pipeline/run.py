@@ -25,7 +25,7 @@ from typing import Any
 
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
-from reproduction.config.preset import Preset, read_preset
+from reproduction.params.preset import Preset, read_preset
 from reproduction.pipeline import children, forked, lock, progress
 from reproduction.pipeline.fetching import fetch
 from reproduction.pipeline.places import Places, free_mb, places

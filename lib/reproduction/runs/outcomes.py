@@ -11,9 +11,9 @@ from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
 from relevit.finetune.learning_rate import highest_passing
-from reproduction.config import BaselinesParams, FinetuneNotebookParams
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
 from reproduction.measures.paired import ORIGINAL, difference, figure_means
+from reproduction.params.cells import Params
 from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
 from reproduction.stages import read_stage
@@ -188,13 +188,13 @@ def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index")
 
 
-def searches(cfg: BaselinesParams) -> pd.DataFrame:
+def searches(cfg: Params) -> pd.DataFrame:
     """All learning rates that 04a_cures tries, a row each.
 
     Model, method and protocol, what `runs.judged` has of each rate, and `used`: the highest that
     passes the paper's rule, or where none does the lowest. Raises: as `runs.read`.
     """
-    limit_pts, found = read_stage(cfg, FinetuneNotebookParams).limit_pts, []
+    limit_pts, found = read_stage(cfg, "02_finetune").limit_pts, []
     for model, method, protocol in searched_arms(cfg):
         tried = judged(rates_of_arm(cfg, model, method, protocol))
         passing = highest_passing(tried, limit_pts)

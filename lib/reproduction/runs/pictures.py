@@ -6,13 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from habitats.benchmark import open_benchmark
-from habitats.cutouts import CHUNK, CUTOUTS, PROBED, SHIFTED_SETS, TEST_SETS, Cutouts
+from habitats.cutouts import CHUNK, CUTOUTS, TEST_SETS, Cutouts
 from habitats.homes import CHALLENGE
 from relevit.evaluate.predictions import BATCH
 from relevit.models.registry import model_spec
-from reproduction.config import ClassifierParams
 from reproduction.runs.one_run import finetuned_classes
-from reproduction.runs.runs import MADE, Row
+from reproduction.runs.runs import MADE, Row, of_labels
 
 # The arguments of `Cutouts.draw`: set, numbers, their labels, seed and size.
 Part = tuple[Cutouts, str, tuple[int, ...], tuple[int, ...] | None, int, int]
@@ -38,7 +37,7 @@ def draw(part: Part) -> None:
 
 def _of_row(row: Row) -> Iterator[Part]:
     params = row.params
-    if isinstance(params, ClassifierParams):
+    if of_labels(params):
         if params.data == "cutouts":
             size = model_spec(params.model).image_size
             trained = range(params.training_images * params.epochs)
@@ -58,9 +57,6 @@ def _of_row(row: Row) -> Iterator[Part]:
         yield from _cut(
             bench, "validation", validated, size, seed=bench.validation_seed(params.seed)
         )
-    if row.images_per_set or row.looked_at:
-        for name in SHIFTED_SETS:
-            yield from _cut(bench, name, range(PROBED), size, seed=1)
     tested = dict.fromkeys(TEST_SETS, row.images_per_set)
     tested |= dict.fromkeys(CHALLENGE, row.challenge * bench.challenging)
     for name, count in tested.items():

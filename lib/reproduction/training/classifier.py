@@ -19,7 +19,7 @@ from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.cuda_graph import Recorded
 from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.spec import ModelSpec
-from reproduction.config import Params
+from reproduction.params.cells import Params
 
 # Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
 Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]

@@ -17,9 +17,9 @@ from relevit.evaluate.predictions import Classifier
 from relevit.models.spec import ModelSpec
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
-from reproduction.config import BenchmarkParams
 from reproduction.measures import sets as measured
 from reproduction.measures.sets import answer_sets, clearest, disagreed, skipped_images
+from reproduction.params.common import Benchmark
 
 PLAIN = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1.0,) * 3)
 
@@ -111,7 +111,7 @@ def root(tmp_path):
 
 
 def images_of(root, **options):
-    return open_photographs(BenchmarkParams(data="imagenet", data_root=str(root), **options))
+    return open_photographs(Benchmark(data="imagenet", data_root=str(root), **options))
 
 
 def evaluated(root, folder, **options):

@@ -12,7 +12,7 @@ from habitats import kept
 from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
-from reproduction.config import BaselinesParams, FinetuneNotebookParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, Params, params_of
 from reproduction.runs import pictures, runs, table
 from reproduction.runs.runs import (
     FailedError,
@@ -65,8 +65,8 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def own(project) -> FinetuneParams:
-    return FinetuneParams.from_preset(project / "params" / "quick.yaml")
+def own(project) -> Params:
+    return params_of(FINETUNED).from_preset(project / "params" / "quick.yaml")
 
 
 def test_a_run_is_named_after_what_makes_it(own):
@@ -135,7 +135,7 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
 
 def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
     """Not for ours on the preset's own model, and of the papers' models for the compared one."""
-    search = BaselinesParams.from_preset(Path("params/quick.yaml"))
+    search = params_of("04a_cures").from_preset(Path("params/quick.yaml"))
     found = [("tiny", "rrr", "described"), ("tiny-mae", "relevance", "published")]
     assert runs.searched_arms(search) == found
     with_paper = search.model_copy(update={"compared_model": "vit-b"})
@@ -144,7 +144,7 @@ def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
 
 def test_a_notebook_with_a_rule_asks_for_the_same_run_as_the_preset(project, own):
     """Its own parameters share the run's section, and are no part of the run's name."""
-    notebook = FinetuneNotebookParams.from_preset(project / "params" / "quick.yaml")
+    notebook = params_of("02_finetune").from_preset(project / "params" / "quick.yaml")
     assert notebook.rates == [1.0e-6, 2.0e-6]
     assert notebook.run == own and Row(notebook.run).name == Row(own).name
 
@@ -166,7 +166,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    asked = table.of(BaselinesParams.from_preset(ROOT / "params" / "paper.yaml"))
+    asked = table.of(params_of("04a_cures").from_preset(ROOT / "params" / "paper.yaml"))
     swept = asked[(asked["part"] == "sweep") & (asked["arm"] != "original")]["run"]
     assert len(swept) == 42 + 168
     for row in swept:

@@ -50,7 +50,7 @@ SMALL = {
 RUN = """
 import json, sys
 from pathlib import Path
-from reproduction.config import OwnChoices
+from relevit.choices.own import OwnChoices
 from relevit.finetune import epochs
 from relevit.finetune.your_own import finetune_folder
 epochs.CHECKPOINT_S = 0.0

@@ -14,9 +14,9 @@ from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
-from reproduction.config import IavParams
 from reproduction.heads import compared
 from reproduction.heads.compared import compared_runs, finetuned, pictures_to_explain
+from reproduction.params.cells import params_of
 from reproduction.runs import runs, table
 from reproduction.training import pretrained
 
@@ -43,7 +43,7 @@ def made(micro, tmp_path_factory):
 
 
 def iav_params(**values):
-    return IavParams(models=PAIR, **values)
+    return params_of("08_iav")(models=PAIR, **values)
 
 
 def same(model, tensors):

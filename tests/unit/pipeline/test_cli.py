@@ -16,7 +16,7 @@ from habitats.drawings import CLASSES
 from relevit.choices.own import OwnChoices
 from relevit.finetune.own_audit import Audit
 from relevit.models.registry import shipped_weights
-from reproduction.config import IavParams
+from reproduction.params.cells import params_of
 from reproduction.pipeline.cli import COMMANDS, _parser, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
@@ -83,7 +83,7 @@ def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_pat
     found = OwnChoices(data="~/a", shifted=["~/b"], own_weights="~/c", own_model="~/d")
     found = [found.data, *found.shifted, found.own_weights, found.own_model]
     assert found == [f"{tmp_path}/{name}" for name in "abcd"]
-    assert IavParams(weights_root="~/w").weights_root == f"{tmp_path}/w"
+    assert params_of("08_iav")(weights_root="~/w").weights_root == f"{tmp_path}/w"
     assert not any(here.iterdir())
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 
-from reproduction.config.preset import read_preset
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.pipeline.results import times

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from relevit.base.files import project_root
-from reproduction.config import BenchmarkParams, PipelineParams, RobustnessParams, StartParams
-from reproduction.config.base import preset_sections
-from reproduction.config.preset import read_preset
+from reproduction.params.cells import params_of, preset_sections
+from reproduction.params.common import Benchmark
+from reproduction.params.preset import Pipeline, read_preset
 from reproduction.runs import table
 
 
@@ -29,11 +29,11 @@ def preset(tmp_path):
 
 
 def test_stage_has_what_is_shared_and_its_own(preset):
-    shared = {"preset": "mine", "model": "dinov2-s", "benchmark": BenchmarkParams(ways=200)}
-    assert StartParams.from_preset(preset()) == StartParams(**shared)
-    expected = RobustnessParams(**shared, seeds=[3], images_per_set=40)
-    assert RobustnessParams.from_preset(preset()) == expected
-    found = PipelineParams.from_preset(preset("common: {seeds: [3]}\npipeline: {disk_mb: 7}\n"))
+    shared = {"preset": "mine", "model": "dinov2-s", "benchmark": Benchmark(ways=200)}
+    assert params_of("00_start").from_preset(preset()) == params_of("00_start")(**shared)
+    expected = params_of("03_robustness")(**shared, seeds=[3], images_per_set=40)
+    assert params_of("03_robustness").from_preset(preset()) == expected
+    found = Pipeline.from_preset(preset("common: {seeds: [3]}\npipeline: {disk_mb: 7}\n"))
     assert (found.preset, found.seeds, found.disk_mb) == ("mine", [3], 7)
 
 
@@ -41,10 +41,11 @@ def test_stage_has_what_is_shared_and_its_own(preset):
     ("text", "message"),
     [
         ("03_robustness: {model: tiny}", "03_robustness: model = 'tiny' belongs to common, which"),
+        ("03_robustness: {preset: paper}", "03_robustness: preset = 'paper' belongs to common"),
         ("03_robustness: {seeds: [0]}", "03_robustness: seeds = [0] belongs to common"),
-        ("common: {modle: tiny}", "common: modle = 'tiny' is no parameter; allowed are preset, mo"),
+        ("common: {modle: tiny}", "common: modle = 'tiny' is no parameter; allowed are model, b"),
         ("common: {device: cpu}", "common: device = 'cpu' is no parameter"),
-        ("common: {preset: mine}", "a preset is called as its file is: take it out"),
+        ("common: {preset: mine}", "common: preset = 'mine' is no parameter"),
         ("common: {benchmark: {way: 200}}", "common: benchmark.way = 200 is no parameter"),
         ("common: {benchmark: {ways: 20}}", "benchmark.ways = 20 (int): input should be 200 or 1"),
         ("common: {benchmark: habitats}", "common: benchmark = 'habitats' (str): "),
@@ -57,13 +58,13 @@ def test_stage_has_what_is_shared_and_its_own(preset):
 def test_wrong_value_names_file_section_and_key(preset, text, message):
     path = preset(text + "\n")
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        RobustnessParams.from_preset(path)
+        params_of("03_robustness").from_preset(path)
     assert str(caught.value).startswith(f"{path}: ")
 
 
 def test_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"mine.yaml is missing; copy params/quick.yaml to"):
-        StartParams.from_preset(tmp_path / "mine.yaml")
+        params_of("00_start").from_preset(tmp_path / "mine.yaml")
 
 
 # The benchmark
@@ -80,7 +81,7 @@ def test_missing_file_is_named(tmp_path):
 )
 def test_wrong_benchmark_is_one_clear_line(values, text):
     with pytest.raises(ValueError, match=re.escape(text)) as caught:
-        StartParams.checked({"benchmark": values}, "here")
+        params_of("00_start").checked({"benchmark": values}, "here")
     assert str(caught.value).startswith("here: benchmark.")
     assert len(str(caught.value).splitlines()) == 1
 
@@ -88,7 +89,7 @@ def test_wrong_benchmark_is_one_clear_line(values, text):
 @pytest.fixture
 def params(tmp_path, monkeypatch) -> Path:
     """A project with the presets of this one, and the folder one is in."""
-    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks").symlink_to(project_root() / "notebooks")
     found = shutil.copytree(project_root() / "params", tmp_path / "params")
     monkeypatch.chdir(tmp_path)
     return found

@@ -9,28 +9,63 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import Literal, NamedTuple, Self, get_args
 
+from pydantic import Field
+
+from relevit.choices.checked import Checked
 from relevit.choices.messages import short
+from relevit.choices.numbers import Count, Seed, Some
 from relevit.choices.words import (
     HABITATS,
     IMAGENET,
     SHIPPED,
     AnyModelName,
+    MaskSource,
+    Method,
     ModelName,
     PaperModelName,
+    Protocol,
 )
-from reproduction.config import NOTEBOOKS, Params, PipelineParams
+from reproduction.params.cells import Params, params_of, values_of
+from reproduction.params.common import Common
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.words import Name
 
 # Parameters that name models.
 OF_MODELS = (*("model", "compared_model"), *("method_model", "method_models", "others"))
+
+
+class SweepGrid(Checked):
+    """Finetuning runs: every combination of these is one."""
+
+    models: Some[AnyModelName]
+    methods: Some[Method] = Field(["relevance"])
+    protocols: Some[Protocol] = Field(["published"])
+    masks: Some[MaskSource] = Field(["annotated"])
+    seeds: Some[Seed]
+
+
+class Pipeline(Common):
+    """The section `pipeline`: what runs, not how."""
+
+    preset: Name
+    notebooks: list[Literal[NOTEBOOKS]] = Field([], description="of the preset; empty: all")
+    sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
+    disk_mb: Count[1, 10**9] = Field(500, description="free space that a run needs")
+    gpu_mb: Count[1, 10**6] = Field(2000, description="of a GPU's memory, that a stage needs")
+
+    @classmethod
+    def from_preset(cls, path: Path) -> Self:
+        """As a preset's file has it. Raises: as `values_of`."""
+        return cls.checked(values_of("pipeline", path, cls.model_fields), f"{path}: pipeline")
 
 
 class Preset(NamedTuple):
     """The parameters of a preset's pipeline and of its stages, by notebook."""
 
     path: Path
-    pipeline: PipelineParams
+    pipeline: Pipeline
     stages: dict[str, Params]
 
     def refuse(self, name: str, given: str, but: str) -> None:
@@ -43,9 +78,9 @@ def read_preset(path: Path) -> Preset:
 
     Raises: ValueError, FileNotFoundError.
     """
-    pipeline = PipelineParams.from_preset(path)
-    named = pipeline.notebooks or list(NOTEBOOKS)
-    stages = {name: cls.from_preset(path) for name, cls in NOTEBOOKS.items() if name in named}
+    pipeline = Pipeline.from_preset(path)
+    named = [name for name in NOTEBOOKS if name in pipeline.notebooks or not pipeline.notebooks]
+    stages = {name: params_of(name).from_preset(path) for name in named}
     preset = Preset(path, pipeline, stages)
     for needed, check in CHECKS:
         if set(needed) <= set(stages):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from reproduction.config.yaml_files import yaml_values
+from reproduction.params.yaml_files import yaml_values
 
 LAUGHS = "a0: &a0 [ha, ha]\n" + "".join(
     f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]\n" for n in range(9)

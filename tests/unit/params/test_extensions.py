@@ -9,7 +9,7 @@ import pytest
 
 from relevit.choices.extensions import Extensible
 from relevit.choices.words import CURES, MORE_LOSSES
-from reproduction.config.robustvit import FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
 
 
 def mine():
@@ -88,7 +88,7 @@ def test_parameters_take_the_names_that_are_there(monkeypatch):
     asked = {"augmentation": "fog", "more_losses": {"dust": 1.0}}
     text = r"augmentation = 'fog'.* use none, swap, .*\n.*more_losses.dust.*'dust'"
     with pytest.raises(ValueError, match=text):
-        FinetuneParams.checked(asked, "here")
+        params_of(FINETUNED).checked(asked, "here")
     CURES.register(mine, "fog")
     MORE_LOSSES.register(mine, "dust")
-    assert FinetuneParams.checked(asked, "here").more_losses == {"dust": 1.0}
+    assert params_of(FINETUNED).checked(asked, "here").more_losses == {"dust": 1.0}
