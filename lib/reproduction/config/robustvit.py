@@ -44,8 +44,7 @@ class StartParams(Params):
     head_lr: Rate = Field(1.0e-3, description="peak learning rate of the head")
     weight_decay: float = Field(0.05, ge=0, le=1, description="of AdamW")
     precision: PrecisionChoice = Field(
-        "auto",
-        description="of training and answers: float32 or bfloat16; auto: what the device does",
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
     )
     images_per_set: Count = Field(40, ge=40, description="test images of each set")
     shown: int = Field(5, ge=2, le=20, description="images in a gallery row")
@@ -87,8 +86,7 @@ class FinetuneParams(FinetuneChoices, Params):
     validation_images: Count = Field(80, ge=40, description="for top-1 after each epoch")
     validation_maps: Count = Field(16, ge=8, description="for the losses after each epoch")
     precision: PrecisionChoice = Field(
-        "auto",
-        description="of training and answers: float32 or bfloat16; auto: what the device does",
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
     )
     shown: int = Field(8, ge=2, le=20, description="images in a gallery row")
 
