@@ -74,8 +74,7 @@ class OwnChoices(FinetuneChoices):
     shown: Count[2, 100] = Field(20, description="at most, test images whose maps are shown")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = Field(
-        "auto",
-        description="of training and answers: float32 or bfloat16; auto: what the device does",
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
     )
 
     @field_validator("cure")  # the last of those that it looks at

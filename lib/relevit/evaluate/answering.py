@@ -89,8 +89,8 @@ class Answers:
             if arrived is not None:
                 arrived.synchronize()
             apart = logits[some] - exact
-            error = float((apart - apart.mean(dim=1, keepdim=True)).abs().max())
-            self.margin = max(self.margin, 2 * error)
+            errors = (apart - apart.mean(dim=1, keepdim=True)).abs()
+            self.margin = max(self.margin, 2 * float(errors.nan_to_num(0, 0).max()))
             logits[some] = exact
             self.repeated += len(some)
             start = end

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from relevit.attention.patches import patch_grid, to_pixels
-from relevit.base.device import at_once
+from relevit.base.device import at_once, cores
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
@@ -58,6 +60,7 @@ def automatic_masks(
     """
     device, side = next(model.parameters()).device, model.patch_embed.img_size
     coarse, refined, kept = [], [], []
+    solve = partial(refine, **refining)
     for part in images.split(at_once(BATCH, device)):
         pixels = interpolate(spec.normalise(part.to(device)), side, mode="bicubic", antialias=True)
         keys = key_features(model, pixels, bias)
@@ -65,10 +68,10 @@ def automatic_masks(
         cut = tokencut(keys, grid, tau, component=component)
         masks = to_pixels(cut.mask, tuple(images.shape[-2:]), grid)[:, None].cpu()
         coarse.append(masks)
-        for image, mask in zip(part.cpu(), masks, strict=True):
-            fine, keep = refine(image, mask[0], **refining)
-            refined.append(fine[None])
-            kept.append(keep)
+        with ThreadPoolExecutor(cores()) as pool:  # NumPy and SciPy let others run
+            for fine, keep in pool.map(solve, part.cpu(), masks[:, 0]):
+                refined.append(fine[None])
+                kept.append(keep)
     return AutomaticMasks(torch.cat(coarse), torch.stack(refined), torch.tensor(kept))
 
 
