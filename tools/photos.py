@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from relevit.base.device import cores
 from relevit.base.files import project_root
 from relevit.base.results import read_json, read_rows, read_table
 from relevit.evaluate.intervals import student
+from relevit.evaluate.lean import Interval, lean_of
 from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing, judge
 from reproduction import plots
@@ -53,6 +55,7 @@ ELSEWHERE_SEEDS = SEEDS[:2]
 ELSEWHERE_ARMS = ("label", "relevance", "swap", "swap_strange", "both")
 GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
 BIASES = (0, 4, 8)  # points of a gap that may be the masks' and not the model's
+MATTERS = 2.0  # points, the bound of *as good*
 POWER = 0.8  # with which the smallest effect that is seen is found beyond chance
 ASKED = ("change", VAL, "gap_change", "over_label", "over_relevance", "over_swap")
 
@@ -247,8 +250,9 @@ def originals(found: pd.DataFrame, worlds: pd.DataFrame) -> pd.DataFrame:
     """What `doses` say of the originals, seed by seed: a question each, Student's t over seeds.
 
     What the line says less what relevance added, were so much of each gap the masks' (BIASES); what
-    relevance adds after longer originals less after those of the same seeds; and the rank
-    correlation of gap and what relevance adds, over all.
+    relevance adds after longer originals less after those of the same seeds; the rank correlation
+    of gap and what relevance adds, over all. And of all seeds together the lean, as an audit has
+    it, and how many seeds that differ so would see MATTERS points with POWER.
     """
     each = found[found["seed"].astype(str) != "all"]
     shorter, longer = (each[each["original"] == ORIGINAL + tail] for tail in ("", "_longer"))
@@ -264,6 +268,11 @@ def originals(found: pd.DataFrame, worlds: pd.DataFrame) -> pd.DataFrame:
     ]
     correlated = rank_correlation(each["gap_pts"], each["adds_pts"])
     rows.append(("rank correlation", *[*correlated.values()][1:]))
+    whole = found[found["original"] == ORIGINAL].drop(index=shorter.index)
+    gap = whole[["gap_pts", "gap_low_pts", "gap_high_pts"]].iloc[0]
+    rows.append(("lean", *lean_of(Interval(len(shorter), *gap), "tokencut")[1:]))
+    seeds = (n for n in count(2) if errors_seen(n) * shorter["adds_pts"].std() / n**0.5 <= MATTERS)
+    rows.append((f"seeds that see {MATTERS:g} points", next(seeds), np.nan, np.nan))
     return pd.DataFrame(rows, columns=["question", "value", "low", "high"])
 
 
