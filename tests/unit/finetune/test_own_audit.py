@@ -242,8 +242,8 @@ def test_classes_are_found_in_the_head():
         ("annotated", (300, 1, -2, 4), ": does not lean by 10 or more."),
         ("annotated", (50, 2, -10, 14), ": undecided, of 50 images; about 200 would tell."),
         ("annotated", (300, 10, 6, 14), ": undecided; more images would not tell."),
-        ("boxes", (300, 60, 50, 70), "background: undecided; the masks are boxes, and what these have "
-         "of a background goes along with the object; give outlines, or --masks tokencut."),
+        ("boxes", (300, 60, 50, 70), "background: undecided; the masks are boxes, and what these "
+         "have of a background goes along with the object; give outlines, or --masks tokencut."),
         ("tokencut", (300, 12, 7, 17), "; with TokenCut's masks models that do not lean move 4 to "
          "16 (on drawings): undecided; more images would not tell, outlines may."),
     ],
