@@ -240,8 +240,8 @@ def test_classes_are_found_in_the_head():
         ("annotated", (300, 20, 17, 23), "Moves 17 to 23 points with the background; with outlines "
          "models that do not lean move 0 to 9 (on drawings): leans."),
         ("annotated", (300, 1, -2, 4), ": does not lean by 10 or more."),
-        ("annotated", (50, 2, -10, 14), ": undecided, of 50 images; about 200 would tell."),
-        ("annotated", (300, 10, 6, 14), ": undecided; more images would not tell."),
+        ("annotated", (50, 2, -16, 20), ": undecided, of 50 images; about 200 would tell."),
+        ("annotated", (300, 10, 6, 14), ": undecided, of 300 images; about 800 would tell."),
         ("boxes", (300, 60, 50, 70), "background: undecided; the masks are boxes, and what these "
          "have of a background goes along with the object; give outlines, or --masks tokencut."),
         ("tokencut", (300, 12, 7, 17), "; with TokenCut's masks models that do not lean move 4 to "
