@@ -56,6 +56,10 @@ PROBED = 50  # images that are answered first: whether the classes are known, an
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
 EXPLAINED = 10  # images explained at once: fifty of a ViT-S at 224 pixels take ten gigabytes
+BOXES = (
+    "the masks are boxes, and what these have of a background goes along with the object; give "
+    "outlines, or --masks tokencut"
+)
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 
 
@@ -206,7 +210,7 @@ def audit_images(
         masks=source,
         seed=seed,
         examples=[part.ids[place] for place in examples],
-        notes=[*notes, *_notes(rows, len(images))],
+        notes=[*notes, *([BOXES] if source == "boxes" else []), *_notes(rows, len(images))],
         maps=on_object(model, images, rows),
         **said,
     )
@@ -294,7 +298,7 @@ def with_masks(
         )
     note = (
         "the masks are TokenCut's: what they miss of an object stays on its background, and makes "
-        "the gap larger; so look at the pictures below"
+        "a small gap larger and a large one smaller; so look at the pictures below"
     )
     if lost := int((~kept).sum()):
         note += f". It found no object, or the background in its place, in {lost} of {len(kept)}"
@@ -381,10 +385,7 @@ def sentence(gap: Interval, masks: MaskSource) -> str:
     """The verdict on a gap, with its interval and what a model that does not lean has."""
     moves = f"Moves {gap.low:z.0f} to {gap.high:z.0f} points with the background"
     if masks not in NULLS_PTS:
-        return (
-            f"{moves}: undecided; the masks are boxes, and what these have of a background goes "
-            "along with the object; give outlines, or --masks tokencut."
-        )
+        return f"{moves}: undecided; {BOXES}."
     whose = "TokenCut's masks" if masks == TOKENCUT else "outlines"
     verdict, (null, half) = lean_verdict(gap, masks), NULLS_PTS[masks]
     said = (

@@ -83,7 +83,7 @@ def test_boxes_decide_nothing(tmp_path):
         Image.fromarray(box).save(file)
     audit = audited("background", tmp_path).audit
     assert (audit.masks, audit.verdict, audit.lean_pts) == ("boxes", "undecided", None)
-    assert audit.gap_pts.value == 100
+    assert audit.gap_pts.value == 100 and own_audit.BOXES in audit.notes
 
 
 def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
