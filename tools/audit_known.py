@@ -111,7 +111,7 @@ def rows(runs: Path) -> Iterator[dict[str, object]]:
                     **_ends("redrawn", truth),
                     **_ends("gap", gap),
                     "images": gap.images,
-                    "verdict": lean_verdict(gap),
+                    "verdict": lean_verdict(gap, kind),
                 }
 
 

@@ -3,11 +3,13 @@
 Source: the backgrounds challenge of Xiao et al. 2020, Noise or Signal, on images of one's own with
 masks. A pasted object has a seam, and its new background the fill of another object. So what is
 compared has both on both sides: the *background gap* is top-1 on the backgrounds of the same class
-less that on those of others.
+less that on those of others. Models that do not lean have one, too (NULLS_PTS): the *lean* is what
+is left without it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -36,14 +38,19 @@ CONDITIONS = {
     "filled": "object painted over",
 }
 BLUR = 8  # fields a side whose means are left of a blurred background
-# From here on a gap matters. Models that do not lean at all have one of some points where objects
-# are pasted, as they trust a pasted object less and its background more (docs/audit.md).
-MATTERS_PTS = 10.0
+# The gap of models that do not lean, by whose masks: they trust a pasted object less and its
+# background more. By how much an audit read more than the true gap, mean over models whose true one
+# is 2 points or less, and half of the 95 % interval of the next model's (docs/audit.md, measured on
+# drawings: docs/results/audit_known.csv). Boxes have none: theirs are larger than most leans.
+NULLS_PTS = {"annotated": (4.8, 4.5), "tokencut": (9.9, 6.1)}
+MATTERS_PTS = 10.0  # a model that leans by less does not lean
+FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
 
 Images = UInt8[Tensor, "images 3 height width"]
 Masks = Bool[Tensor, "images 1 height width"]
 Labels = Int[Tensor, " images"]
-Verdict = Literal["leans", "does not lean", "too few to tell"]
+MaskSource = Literal["annotated", "boxes", "tokencut"]
+Verdict = Literal["leans", "does not lean", "undecided"]
 
 
 class Interval(NamedTuple):
@@ -246,8 +253,42 @@ def background_share(rows: pd.DataFrame) -> Interval | None:
     return Interval(len(whole), float(100 * share), *mean_interval(each))
 
 
-def lean_verdict(gap: Interval) -> Verdict:
-    """What a background gap says: above or below MATTERS_PTS, or that nobody can tell yet."""
-    if gap.low > MATTERS_PTS:
+def lean_of(gap: Interval, masks: MaskSource) -> Interval | None:
+    """The background gap less that of models that do not lean; its interval has both errors.
+
+    None with boxes, of whose gaps nobody knows what models that do not lean have.
+    """
+    if masks not in NULLS_PTS:
+        return None
+    null, half = NULLS_PTS[masks]
+    below, above = (math.hypot(half, gap.value - end) for end in gap[2:])
+    value = gap.value - null
+    return Interval(gap.images, value, value - below, value + above)
+
+
+def lean_verdict(gap: Interval, masks: MaskSource) -> Verdict:
+    """*Leans*: the lean is above 0. *Does not lean*: it is below MATTERS_PTS, an equivalence.
+
+    The latter asks for outlines: with TokenCut's masks large leans come out too small.
+    """
+    lean = lean_of(gap, masks)
+    if lean is None:
+        return "undecided"
+    if lean.low > 0:
         return "leans"
-    return "does not lean" if gap.high < MATTERS_PTS else "too few to tell"
+    return "does not lean" if masks == "annotated" and lean.high < MATTERS_PTS else "undecided"
+
+
+def images_wanted(gap: Interval, masks: MaskSource) -> float | None:
+    """Of how many images such a gap would be decided; None where more would not tell.
+
+    More images narrow the interval over images, and not what NULLS_PTS leaves open.
+    """
+    if masks not in NULLS_PTS:
+        return None
+    value, half = gap.value - NULLS_PTS[masks][0], NULLS_PTS[masks][1]
+    off = max(value, MATTERS_PTS - value if masks == "annotated" else value)  # of a verdict's line
+    if off <= math.hypot(half, FINEST_PTS):
+        return None
+    noise = (gap.high - gap.low) / 2
+    return max(gap.images * noise**2 / (off**2 - half**2), gap.images + 1)
