@@ -18,13 +18,13 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
-from relevit.attention.recording import evaluating
 from relevit.base.device import PrecisionChoice, choose_precision
 from relevit.data.batch import Batch
 from relevit.data.filling import GREY, fit_for_swap, without_objects
 from relevit.evaluate.bfloat16 import Answers, prediction_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.predictions import BATCH, MOST_REPEATED
+from relevit.maps import evaluating
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
 

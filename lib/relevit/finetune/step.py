@@ -24,7 +24,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_for_gradients, unfused_attention
+from relevit.maps import attention_for_gradients, unfused_attention
 from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import autocast
 from relevit.finetune.hyperparameters import BASELINES

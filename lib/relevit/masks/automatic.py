@@ -13,7 +13,7 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.patches import patch_grid, to_pixels
+from relevit.maps import patch_grid, to_pixels
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
@@ -62,7 +62,7 @@ def automatic_masks(
         keys = key_features(model, pixels, bias)
         grid = patch_grid(model, pixels)
         cut = tokencut(keys, grid, tau, component=component)
-        masks = to_pixels(cut.mask, tuple(images.shape[-2:]), grid)[:, None].cpu()
+        masks = to_pixels(cut.mask, tuple(images.shape[-2:]))[:, None].cpu()
         coarse.append(masks)
         for image, mask in zip(part.cpu(), masks, strict=True):
             fine, keep = refine(image, mask[0], **refining)

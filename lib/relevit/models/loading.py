@@ -21,7 +21,7 @@ from jaxtyping import Float
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_layers
+from relevit.maps import attention_layers
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.maps import attention_for_gradients
 from relevit.models.spec import ModelSpec
 from reproduction.config import Params
 

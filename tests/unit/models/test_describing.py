@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_network")
 
 PAGE = (Path(relevit.__file__).parents[2] / "docs" / "library.md").read_text("utf-8")
 RUN = re.findall(r"^\| .+ \| `(\w+)` \| (all.*) \|$", PAGE, re.MULTILINE)
-NO_RULE = "no propagation rule|patches of pixels by one|differential attention"
+NO_RULE = "no propagation rule|patches of pixels by one"
 MAYBE_FLAT = ("raw_attention", "gradcam")  # differences D2, C19
 SWIN = "swin_tiny_patch4_window7_224"  # whose sentence the page has
 OTHERS = ("convnext_atto", "cait_xxs24_224", "volo_d1_224", "resnet18", "xcit_nano_12_p16_224")
