@@ -14,7 +14,6 @@ from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.pixels import integrated_gradients, smoothgrad
 from relevit.attribution.readout import legrad, read_and_logits, readout
-from relevit.choices.extensions import Extensible
 from relevit.choices.words import TrainedMap
 from relevit.maps import (
     Inputs,
@@ -34,7 +33,7 @@ from relevit.maps import (
 )
 from relevit.protocols import Protocol
 
-_OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
+METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "raw_attention": raw_attention,
     "rollout": rollout,
     "gradcam": gradcam,
@@ -53,7 +52,6 @@ _OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "attn_lrp": attn_lrp,
     "libra_grad": libra_grad,
 }
-METHODS = Extensible("relevit.methods", _OWN)
 
 # Below zero is what speaks against the class.
 SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")

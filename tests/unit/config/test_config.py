@@ -6,6 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from relevit.choices.own import OwnChoices
+from relevit.choices.words import CURES, MORE_LOSSES
+from relevit.finetune.settings import FinetuneSettings
 from reproduction.config import (
     NOTEBOOKS,
     AblationsParams,
@@ -161,3 +163,22 @@ def test_each_problem_has_its_own_line():
     lines = str(caught.value).splitlines()
     assert len(lines) == 3 and all(line.startswith("here: ") for line in lines)
     assert {line.split()[1] for line in lines} == {"epohcs", "lr", "model"}
+
+
+# What others add
+
+
+def test_parameters_take_the_names_that_are_there_and_none_of_ours_twice(monkeypatch):
+    asked = {"augmentation": "fog", "more_losses": {"dust": 1.0}}
+    text = r"augmentation = 'fog'.* use none, swap, .*\n.*more_losses.dust.*'dust'"
+    with pytest.raises(ValueError, match=text):
+        FinetuneParams.checked(asked, "here")
+    monkeypatch.setitem(CURES, "fog", print)
+    monkeypatch.setitem(MORE_LOSSES, "dust", print)
+    assert FinetuneParams.checked(asked, "here").more_losses == {"dust": 1.0}
+    monkeypatch.setitem(CURES, "swap", print)
+    with pytest.raises(ValueError, match=r"augmentation = 'swap'.* the name is ours"):
+        FinetuneParams.checked({"augmentation": "swap"}, "here")
+    monkeypatch.setitem(MORE_LOSSES, "background", print)
+    with pytest.raises(ValueError, match="losses: the name 'background' is ours"):
+        FinetuneSettings(lr=1.0, weights={"background": 1.0})
