@@ -21,11 +21,11 @@ from jaxtyping import Float
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
-from relevit.maps import attention_layers
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.choices.words import IMAGENET, MORE_MODELS
+from relevit.maps import attention_layers
 from relevit.models.describing import (
     describe,
     explained,
@@ -99,7 +99,7 @@ def load_model(
     `name_or_module`: a name of `models.MODELS` or `MORE_MODELS`, any name of timm's with or without
     a tag, or a module with timm's `pretrained_cfg`, which is used as it is (a copy under a new
     head).
-    `weights`: a file in any layout of `models.layouts`, one that this suite wrote included; a
+    `weights`: a file with timm's names, one of the papers' (`models.layouts`) or this suite's; a
     folder with `<name>.safetensors` (.pth, .bin, .pth.tar) or `model.safetensors`; "random".
     Without it they come with the package or from timm's hub or the authors' server. Nothing that
     is pickled is run. `classes`: none for those of the head that comes with the weights.
