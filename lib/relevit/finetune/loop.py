@@ -22,7 +22,7 @@ from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.epochs import History, Numbers, descend, epoch_plan, fit, means
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses
-from relevit.finetune.validation import CLASS_LOSSES
+from relevit.finetune.validation import CLASS_LOSSES, step_tokens
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
 
@@ -109,15 +109,16 @@ def train_step(
     device = next(model.parameters()).device
     optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
     images, masks = augment(batch, rng, spec.image_size)
-    losses = step_losses(
-        model,
-        spec.normalise(images.to(device)),
-        masks.to(device).float(),
-        batch.labels.to(device),
-        settings,
-        outlined=None if batch.outlined is None else batch.outlined.to(device),
-        trunk=trunk,
-    )
+    pixels = spec.normalise(images.to(device))
+    with step_tokens(trunk, pixels, settings, train=True):
+        losses = step_losses(
+            model,
+            pixels,
+            masks.to(device).float(),
+            batch.labels.to(device),
+            settings,
+            outlined=None if batch.outlined is None else batch.outlined.to(device),
+        )
     return descend(optimizer, losses.named)
 
 
