@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import math
+import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -184,6 +185,26 @@ def switched(parts: Iterable[Any], switch: str, to: bool = False) -> Iterator[No
             setattr(part, switch, value)
 
 
+@contextmanager
+def by_one_thread(model: nn.Module) -> Iterator[None]:
+    """Hooks hear all passes, those of another thread too: two may not watch one model at once.
+
+    Raises: RuntimeError in the second thread.
+    """
+    me, kept = threading.get_ident(), vars(model)
+    inside = kept.get("_watched_by") == me
+    if kept.setdefault("_watched_by", me) != me:
+        raise RuntimeError(
+            f"another thread explains this {type(model).__name__}; take a copy for each: "
+            "copy.deepcopy(model)"
+        )
+    try:
+        yield
+    finally:
+        if not inside:
+            del kept["_watched_by"]
+
+
 # One forward pass, recorded
 
 
@@ -231,7 +252,9 @@ def record_attention(model: nn.Module, *, last: int | None = None) -> Iterator[T
         tape.maps.append(output)
         tape.blocks.append(block)
 
-    with switched(attentions[watched.start :], "fused_attn"), ExitStack() as stack:
+    with ExitStack() as stack:
+        stack.enter_context(by_one_thread(model))
+        stack.enter_context(switched(attentions[watched.start :], "fused_attn"))
         for i in watched:
             before = partial(keep_input, i == watched.start)
             stack.callback(model.blocks[i].register_forward_pre_hook(before).remove)
@@ -527,7 +550,7 @@ def method(
     the model works in eval mode, but with `exact_gradient=True` in its own, for a training may go
     on from there; afterwards each part has the mode that it had. Inside `torch.inference_mode()`
     gradients are taken all the same, and of a model of `torch.compile` the one that was compiled is
-    explained. Threads that explain at once have a copy of the model each.
+    explained. Threads that explain at once need a copy of the model each (`by_one_thread`).
     `float64`: it divides by what may be nearly 0, so that a model in another type is copied and
     worked out in float64 (in float32 on devices that have none), of layers that `need_plain`
     knows. `of_class`: it explains a class, and a model without a head has none.
@@ -550,6 +573,7 @@ def method(
             for name in (formula.__name__, *shared):
                 row |= method_options(model, name, protocol)
             with ExitStack() as stack:
+                stack.enter_context(by_one_thread(model))
                 if torch.is_inference_mode_enabled():
                     stack.enter_context(torch.inference_mode(False))
                 if not given.get("exact_gradient", False):

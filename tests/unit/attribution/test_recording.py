@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from timm.layers import Attention, DiffAttention
@@ -130,6 +133,26 @@ def test_model_is_as_before_a_failure(build_vit, images, state_of, case, told, t
         for _ in range({"no forward": 0, "silent twice": 2}.get(case, 1)):
             model(images)
     assert state_of(model) == before
+
+
+@pytest.mark.parametrize("look", ["gae", "lrp", None])
+def test_another_thread_is_asked_to_take_a_copy(build_vit, images, state_of, look):
+    model, other = build_vit(), ThreadPoolExecutor(1)
+    before, own = state_of(model), METHODS["gae"](model, images)
+
+    def found(of):
+        if look is not None:
+            return METHODS[look](of, images)
+        with record_attention(of):
+            return of(images)
+
+    with record_attention(model):
+        assert torch.equal(METHODS["gae"](model, images), own), "of one thread they may be nested"
+        with pytest.raises(RuntimeError, match=r"another thread .* Vis.*: copy\.deepcopy\(model\)"):
+            other.submit(found, model).result()
+        assert torch.equal(other.submit(found, copy.deepcopy(build_vit())).result(), found(model))
+        model(images)
+    assert state_of(model) == before and "_watched_by" not in vars(model)
 
 
 @pytest.mark.parametrize("mixed", [True, False])
