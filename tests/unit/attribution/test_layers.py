@@ -21,7 +21,8 @@ class Adapted(nn.Linear):
         super().__init__(layer.in_features, layer.out_features)
         self.to(layer.weight).load_state_dict(layer.state_dict())
         random = torch.Generator().manual_seed(0)
-        self.change = 0.3 * torch.randn(self.weight.shape, generator=random).to(layer.weight)
+        change = 0.3 * torch.randn(self.weight.shape, generator=random).to(layer.weight)
+        self.register_buffer("change", change)
 
     def forward(self, inputs):
         return super().forward(inputs) + inputs @ self.change.T
