@@ -25,7 +25,7 @@ from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.choices.words import IMAGENET, MORE_MODELS
-from relevit.maps import attention_layers
+from relevit.maps import attention_layers, patch_grid
 from relevit.models.describing import (
     describe,
     explained,
@@ -161,8 +161,10 @@ def _named(name: str, asked: Asked) -> OwnModel:
         if name not in MODELS and asked.weights is None:  # before they are fetched
             with torch.device("meta"):
                 empty = _built(model, model.classes, options, asked.seed, both=False)
+            side = image_size(name, empty, options.get("img_size"))
             with explained(name):
                 attention_layers(empty)
+                patch_grid(empty, torch.empty(1, 3, side, side, device="meta"))
         tensors, place = find_tensors(model, asked, options)
         count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
     both = model.reads == BOTH and not asked.new_head and wide

@@ -51,6 +51,12 @@ def test_the_methods_of_a_family(name, methods):
     assert methods == (f"all but {', '.join(no_rule)}" if no_rule else "all")
 
 
+def test_patches_that_leave_a_rest_are_refused_before_any_weights_are_fetched():
+    told = "patches of 14 x 14 pixels do not fill .* 384 x 384; give .*img_size.* of 378 x 378"
+    with pytest.raises(ValueError, match=told):
+        load_model("vit_so400m_patch14_siglip_gap_384")
+
+
 @pytest.mark.parametrize("name", [SWIN, *OTHERS])
 def test_other_families_are_refused_in_a_sentence(name):
     text = rf"'{name}' has no relevance maps: .* no blocks.*use a timm .*DINOv2"
