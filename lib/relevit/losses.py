@@ -110,7 +110,7 @@ def gradmask_loss(
     Source: RobustViT Eq. 9: the L2 norm of each image, averaged over the batch. `mean_square` is
     over batch, channels and pixels (differences B8). Without `exact_gradient` the term is a
     constant to autograd and trains nothing (B9); with it, attention must not be fused
-    (`relevit.attention.recording.unfused_attention`). `images` require grad.
+    (`relevit.maps.unfused_attention`). `images` require grad.
     """
     answer = step.logits.gather(1, step.labels[:, None]).sum()
     slopes = _slopes_off_object(answer, step, exact_gradient, edges_in_both)

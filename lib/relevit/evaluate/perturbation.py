@@ -24,11 +24,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.patches import to_heatmap, to_pixels
 from relevit.base.device import at_once
 from relevit.choices.words import Fill, Unit
 from relevit.evaluate.answering import Answers, label_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
+from relevit.maps import to_heatmap, to_pixels
 
 Direction = Literal["positive", "negative"]
 Grid = tuple[int, int]  # rows and columns of what can be erased
@@ -281,10 +281,9 @@ def erase(
 ) -> Float[Tensor, "batch 3 height width"]:
     """Give the hidden parts a colour.
 
-    `cells` is the grid of the patches, or the size of the images where the parts are pixels. What
-    lies under no patch stays as it is.
+    `cells` is the grid of the patches, or the size of the images where the parts are pixels.
     """
-    hidden = to_pixels(hidden, tuple(images.shape[2:]), cells)
+    hidden = to_pixels(hidden, tuple(images.shape[2:]))
     return torch.where(hidden[:, None], colour, images)
 
 

@@ -25,7 +25,7 @@ from relevit.finetune.epochs import History, Losses, descend, epoch_plan, fit, m
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses
-from relevit.finetune.validation import CLASS_LOSSES
+from relevit.finetune.validation import CLASS_LOSSES, step_tokens
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
 
@@ -121,15 +121,9 @@ def train_step(
 
     def step(images: Tensor, masks: Tensor, labels: Tensor, *outlined: Tensor) -> Losses:
         optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
-        losses = step_losses(
-            model,
-            spec.normalise(images),
-            masks.float(),
-            labels,
-            settings,
-            outlined=outlined[0] if outlined else None,
-            trunk=trunk,
-        )
+        pixels, whole = spec.normalise(images), outlined[0] if outlined else None
+        with step_tokens(trunk, pixels, settings, train=True):
+            losses = step_losses(model, pixels, masks.float(), labels, settings, outlined=whole)
         return descend(optimizer, losses.named)
 
     parts = (*augment(batch, rng, spec.image_size), batch.labels, batch.outlined)

@@ -15,8 +15,8 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.patches import patch_grid, to_pixels
 from relevit.base.device import at_once, cores
+from relevit.maps import patch_grid, to_pixels
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
@@ -66,7 +66,7 @@ def automatic_masks(
         keys = key_features(model, pixels, bias)
         grid = patch_grid(model, pixels)
         cut = tokencut(keys, grid, tau, component=component)
-        masks = to_pixels(cut.mask, tuple(images.shape[-2:]), grid)[:, None].cpu()
+        masks = to_pixels(cut.mask, tuple(images.shape[-2:]))[:, None].cpu()
         coarse.append(masks)
         with ThreadPoolExecutor(cores()) as pool:  # NumPy and SciPy let others run
             for fine, keep in pool.map(solve, part.cpu(), masks[:, 0]):

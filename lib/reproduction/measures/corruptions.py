@@ -15,8 +15,8 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
 from habitats.corruptions import blur, jigsaw
-from relevit.attention.patches import patch_grid
 from relevit.evaluate.answering import Answers, label_gap
+from relevit.maps import patch_grid
 from relevit.models.spec import ModelSpec
 
 Corruption = Literal["blur", "jigsaw", "patch_jigsaw"]

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.recording import attention_for_gradients
 from relevit.base.device import Precision, autocast, choose_precision, sent, tensor_float32
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.cuda_graph import Recorded
 from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
+from relevit.maps import attention_for_gradients
 from relevit.models.spec import ModelSpec
 from reproduction.params.cells import Params
 

@@ -218,7 +218,6 @@ REFUSED = {
     "constant matrix": (odd(lambda x: x @ torch.eye(64).double()), rf"\w*matmul\w* with .* {MLP}"),
     "mean over tokens": (odd(lambda x: x - x.mean(1, keepdim=True)), f"mean over axis 1 {MLP}"),
     "by keyword": (odd(lambda x: torch.softmax(input=x, dim=-1)), f"softmax {MLP}"),
-    "differential": ({"attn_layer": "diff"}, None),
 }
 
 
@@ -227,8 +226,6 @@ REFUSED = {
 def test_what_no_rule_follows_is_refused(build_vit, images, name, kind):
     options, what = REFUSED[kind]
     told = f"lrp: {what} of this VisionTransformer has no propagation rule .*merge_and_unload.*MAE"
-    if kind == "differential":
-        told = "lrp: this VisionTransformer has differential attention"
     with pytest.raises(ValueError, match=told):
         METHODS[name](build_vit(**options), images)
 

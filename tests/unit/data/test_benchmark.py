@@ -176,10 +176,8 @@ def test_images_without_an_object_are_left_out_and_counted():
 
 
 def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
-    monkeypatch.setattr(READERS, "_known", {})
     asked = []
 
-    @READERS.register
     def dots(set_name, data_root, view):
         asked.append((set_name, data_root))
         if set_name == "nothing":
@@ -190,6 +188,7 @@ def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
             set_name, "abcd", [0, 1, 2, 3], "abcd", draw, replace(view, squash=True), masks=disc
         )
 
+    monkeypatch.setitem(READERS, "dots", dots)
     cfg = params_of("00_start")(benchmark={"data": "dots", "data_root": str(tmp_path)})
     bench = open_benchmark(cfg)
     assert (bench.name, bench.classes, bench.split(0)) == ("dots", tuple("abcd"), ([0, 1], [2, 3]))

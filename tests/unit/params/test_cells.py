@@ -13,6 +13,8 @@ from pydantic import ValidationError
 from relevit.base.files import project_root
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.own import OwnChoices
+from relevit.choices.words import CURES, MORE_LOSSES
+from relevit.finetune.settings import FinetuneSettings
 from reproduction.params.cells import BASES, FINETUNED, Params, cell, params_of, take
 from reproduction.params.order import NOTEBOOKS, notebook_file
 from reproduction.params.preset import Pipeline
@@ -200,3 +202,22 @@ def test_each_problem_has_its_own_line():
     lines = str(caught.value).splitlines()
     assert len(lines) == 3 and all(line.startswith("here: ") for line in lines)
     assert {line.split()[1] for line in lines} == {"epohcs", "lr", "model"}
+
+
+# What others add
+
+
+def test_parameters_take_the_names_that_are_there_and_none_of_ours_twice(monkeypatch):
+    of, asked = params_of(FINETUNED), {"augmentation": "fog", "more_losses": {"dust": 1.0}}
+    text = r"augmentation = 'fog'.* use none, swap, .*\n.*more_losses.dust.*'dust'"
+    with pytest.raises(ValueError, match=text):
+        of.checked(asked, "here")
+    monkeypatch.setitem(CURES, "fog", print)
+    monkeypatch.setitem(MORE_LOSSES, "dust", print)
+    assert of.checked(asked, "here").more_losses == {"dust": 1.0}
+    monkeypatch.setitem(CURES, "swap", print)
+    with pytest.raises(ValueError, match=r"augmentation = 'swap'.* the name is ours"):
+        of.checked({"augmentation": "swap"}, "here")
+    monkeypatch.setitem(MORE_LOSSES, "background", print)
+    with pytest.raises(ValueError, match="losses: the name 'background' is ours"):
+        FinetuneSettings(lr=1.0, weights={"background": 1.0})

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import threading
+import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from timm.layers import Attention, DiffAttention
 from torch import nn
 
-from relevit.attention.recording import (
-    alone,
-    attention_for_gradients,
-    evaluating,
-    frozen_weights,
-    record_attention,
-    unfused_attention,
-)
 from relevit.attribution import METHODS
+from relevit.maps import attention_for_gradients, frozen_weights, record_attention
 
 from ..conftest import KINDS
-
-
-class Dual(DiffAttention):
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options, dual_lambda=True)
 
 
 class Foreign(nn.Module):
@@ -70,32 +59,12 @@ def test_maps_and_inputs_equal_a_computation_by_hand(build_vit, images, kind):
     assert min(attention.std() for attention in by_hand) > 0.01, "too flat to tell anything"
 
 
-@pytest.mark.parametrize("dual_lambda", [False, True])
-def test_a_map_of_differential_attention_is_what_the_values_are_multiplied_by(
-    build_vit, images, dual_lambda
-):
-    """By hand: a softmax less lambda times another; what it gives is the input of `sub_norm`."""
-    model = build_vit(attn_layer=Dual if dual_lambda else "diff")
-    layer, seen = model.blocks[1].attn, {}
-    for name in ("qkv", "sub_norm"):
-        part = getattr(layer, name)
-        part.register_forward_hook(lambda _m, args, out, n=name: seen.update({n: (args[0], out)}))
-    plain = model(images)
-    with record_attention(model) as tape:
-        logits = model(images)
-    torch.testing.assert_close(logits, plain, rtol=1e-10, atol=1e-12)
-    attention = tape.maps[1]
-    assert attention.shape == (3, 2, 17, 17)
-    assert (attention.sum(dim=-1) - 1).abs().min() > 0.01, "no softmax"
-    value = seen["qkv"][1].chunk(3, dim=2)[2].unflatten(2, (2, -1)).transpose(1, 2)
-    torch.testing.assert_close(attention @ value, seen["sub_norm"][0], rtol=1e-10, atol=1e-12)
-    found = torch.autograd.grad(logits[0, 1], [attention, seen["sub_norm"][0]])
-    torch.testing.assert_close(found[0], found[1] @ value.transpose(-1, -2), rtol=1e-9, atol=1e-12)
-
-
-def test_maps_that_are_not_one_a_head_are_refused(build_vit, images):
-    """As of differential attention that is not timm's: which two belong together is unknown."""
+def test_differential_attention_is_refused(build_vit, images):
+    """By its layers' type; where that is not timm's, by its maps, which are not one a head."""
     model = build_vit(attn_layer="diff")
+    told = "record_attention: VisionTransformer has differential attention.*use a timm"
+    with pytest.raises(ValueError, match=told), record_attention(model):
+        pass
     for block in model.blocks:
         foreign = Foreign()
         vars(foreign).update(vars(block.attn))
@@ -145,9 +114,6 @@ def mixed_state(model, training=True):
     return model
 
 
-CONTEXTS = [alone, evaluating, frozen_weights, unfused_attention]
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize(
     ("case", "told"),
@@ -169,24 +135,24 @@ def test_model_is_as_before_a_failure(build_vit, images, state_of, case, told, t
     assert state_of(model) == before
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-def test_another_thread_waits_for_the_model(build_vit, state_of, context):
-    model = build_vit()
-    before, order = state_of(model), []
+@pytest.mark.parametrize("look", ["gae", "lrp", None])
+def test_another_thread_is_asked_to_take_a_copy(build_vit, images, state_of, look):
+    model, other = build_vit(), ThreadPoolExecutor(1)
+    before, own = state_of(model), METHODS["gae"](model, images)
 
-    def other():
-        with frozen_weights(model), unfused_attention(model), evaluating(model):
-            order.append("other")
+    def found(of):
+        if look is not None:
+            return METHODS[look](of, images)
+        with record_attention(of):
+            return of(images)
 
-    with context(model):
-        thread = threading.Thread(target=other)
-        thread.start()
-        thread.join(0.05)
-        with frozen_weights(build_vit()), evaluating(model), alone(model):  # no thread waits here
-            order.append("one")
-    thread.join()
-    assert order == ["one", "other"]
-    assert state_of(model) == before
+    with record_attention(model):
+        assert torch.equal(METHODS["gae"](model, images), own), "of one thread they may be nested"
+        with pytest.raises(RuntimeError, match=r"another thread .* Vis.*: copy\.deepcopy\(model\)"):
+            other.submit(found, model).result()
+        assert torch.equal(other.submit(found, copy.deepcopy(build_vit())).result(), found(model))
+        model(images)
+    assert state_of(model) == before and "_watched_by" not in vars(model)
 
 
 @pytest.mark.parametrize("mixed", [True, False])
