@@ -14,17 +14,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
-
-import numpy as np
-import scipy
-import torch
-from safetensors.torch import load, save
+from typing import TYPE_CHECKING
 
 from relevit.base.files import write_atomically
-from relevit.data.batch import Batch
 
-FOLDER = "HABITATS_IMAGES"
+if TYPE_CHECKING:
+    from relevit.data.batch import Batch
+
+FOLDER = "HABITATS_IMAGES"  # which the pipeline reads before it loads torch
+COMPUTES = ("numpy", "scipy", "torch")
 SUM_BYTES = 4
 
 
@@ -32,6 +32,10 @@ def drawn_once(asked: str, draw: Callable[[], Batch]) -> Batch:
     """What `draw` gives; `asked` says all that it depends on beside this package."""
     if not (folder := os.environ.get(FOLDER)):
         return draw()
+    from safetensors.torch import load, save
+
+    from relevit.data.batch import Batch
+
     name = sha256(f"{_drawn_by()} {asked}".encode()).hexdigest()[:32]
     path = Path(folder, f"{name}.pictures")
     with suppress(FileNotFoundError):
@@ -54,7 +58,7 @@ def _drawn_by() -> str:
     """A digest of what draws."""
     package = Path(__file__).parent
     files = [*package.glob("*.py"), *(package / "assets" / "drawings").rglob("*.png")]
-    digest = sha256(f"{np.__version__} {scipy.__version__} {torch.__version__}".encode())
+    digest = sha256(" ".join(map(version, COMPUTES)).encode())
     for path in sorted(files):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()

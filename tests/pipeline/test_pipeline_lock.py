@@ -208,6 +208,24 @@ def test_same_command_goes_on_after_a_run_that_was_killed(small, running):
     ]  # fmt: skip
 
 
+FULL = """
+rule all:
+    output: "outputs/small/second"
+    shell: "echo x >> tries; test `wc -l < tries` = {enough} && touch {{output}} || "
+        "(echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'; false)"
+"""
+
+
+@pytest.mark.parametrize(("enough", "code"), [(2, 0), (3, 1)])
+def test_a_stage_without_memory_on_the_gpu_is_tried_once_alone(small, enough, code):
+    (small / "Snakefile").write_text(FULL.format(enough=enough))
+    out, err = (run := start(DRIVER, "--jobs", "4")).communicate(timeout=2 * PATIENCE_S)
+    assert run.returncode == code, out + err
+    assert (small / "tries").read_text() == "x\n" * 2
+    assert f"{pipeline.FULL_GPU}; what is left has it alone" in err
+    assert (f"{pipeline.FULL_GPU} alone, too: " in err) == bool(code)
+
+
 def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):
     """What is called with patience is interrupted, and ends by itself."""
     code = (

@@ -54,12 +54,16 @@ def client(path: str, arguments: list[str]) -> int:
     line = socket.socket(socket.AF_UNIX)
     try:
         line.connect(path)
-    except OSError:  # it has ended, for want of memory say
+    except OSError as error:  # it has ended, for want of memory say
+        sys.stderr.write(f"This stage loads everything itself ({error}: {path})\n")
+        sys.stderr.flush()
         os.execv(sys.executable, [sys.executable, *arguments])
     asked = {"argv": arguments[1:], "folder": os.getcwd(), "environment": dict(os.environ)}
     body = json.dumps(asked).encode()
     socket.send_fds(line, [LENGTH.pack(len(body))], STREAMS)
     line.sendall(body)
+    for number in (signal.SIGINT, signal.SIGTERM):  # are for the job
+        signal.signal(number, lambda number, _: line.sendall(bytes([number])))
     code = line.recv(CODE.size)
     return CODE.unpack(code)[0] if len(code) == CODE.size else 1
 
@@ -115,18 +119,21 @@ def serve(path: str) -> None:
     try:
         listener = socket.socket(socket.AF_UNIX)
         listener.bind(path)
+        listener.listen(64)
         before = {*os.environ}
         sys.stdout.write((_load() or READY) + "\n")
         by_libraries = {name: value for name, value in os.environ.items() if name not in before}
         sys.stdout.flush()
         gc.freeze()
-        listener.listen(64)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody asks how they ended
         while listener in select.select([listener, sys.stdin], [], [])[0]:
             line, _ = listener.accept()
             if not os.fork():
                 listener.close()
-                _mind(line, by_libraries)
+                try:
+                    _mind(line, by_libraries)
+                finally:
+                    os._exit(1)  # what is below is the server's
             line.close()
     finally:
         _remove(os.path.dirname(path))
@@ -192,7 +199,8 @@ def _mind(line: socket.socket, variables: dict[str, str]) -> None:
         os.close(stream)
 
     def end_with_client() -> None:
-        line.recv(1)
+        while number := line.recv(1):
+            os.kill(job, number[0])
         os.killpg(job, signal.SIGKILL)
 
     threading.Thread(target=end_with_client, daemon=True).start()

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+from habitats.kept import FOLDER
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
 from reproduction.params.preset import Preset, read_preset
@@ -168,8 +169,7 @@ def _run(
     variables: Callable[[], Mapping[str, str]] = dict,
 ) -> int:
     """As `run`; `variables` waits for those that stages get."""
-    from habitats.kept import FOLDER  # loads torch, which takes seconds
-    from reproduction.pipeline import plan
+    from reproduction.pipeline import plan  # loads torch, which takes seconds
 
     start, since = time.perf_counter(), time.time()
     name = preset.path.stem
