@@ -22,9 +22,8 @@ from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.cuda_graph import Recorded
 from relevit.finetune.epochs import History, Losses, descend, epoch_plan, fit, means
-from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import frozen_part, make_optimizer, step_losses
+from relevit.finetune.step import frozen_part, make_optimizer, products, step_losses
 from relevit.finetune.validation import CLASS_LOSSES, step_tokens
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
@@ -128,9 +127,7 @@ def train_step(
 
     parts = (*augment(batch, rng, spec.image_size), batch.labels, batch.outlined)
     given = [sent(part, device) for part in parts if part is not None]
-    # Second derivatives need the digits.
-    rounded = settings.precision == "tf32" and settings.method not in BASELINES
-    with tensor_float32(device, rounded):
+    with tensor_float32(device, products(settings.method, settings.precision) == "tf32"):
         if recorded is None or batch.outlined is not None:
             return step(*given)
         return recorded(step, *given)

@@ -25,7 +25,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
-from relevit.base.device import autocast
+from relevit.base.device import Precision, autocast
+from relevit.choices.words import Method
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import CLASS_TERMS, Step
@@ -151,6 +152,11 @@ def look_at_pixels(model: nn.Module, images: Images, *, exact_gradient: bool) ->
     attention = unfused_attention(model) if exact_gradient else nullcontext()
     with autocast(images.device, "float32"), attention:
         return {"images": images, "logits": model(images)}
+
+
+def products(method: Method, asked: Precision) -> Precision:
+    """The format that a method is trained in: baselines need the digits (second derivatives)."""
+    return "float32" if method in BASELINES else asked
 
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:

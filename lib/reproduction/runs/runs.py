@@ -33,6 +33,7 @@ from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS
 from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, kept_epoch
+from relevit.finetune.step import products
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.trunk import Frozen
@@ -369,7 +370,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         known |= {
             "classes_a": finetuned_classes(params, bench),
             "kept_epoch": kept_epoch(history, params.keep),
-            "precision": choose_precision(params.precision, device),
+            "precision": products(params.method, choose_precision(params.precision, device)),
         }
         weights = row.folder / WEIGHTS
     if row.images_per_set or row.looked_at:

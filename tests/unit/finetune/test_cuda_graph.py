@@ -18,7 +18,7 @@ from relevit.finetune import step
 from relevit.finetune.baselines import Sample, gradients
 from relevit.finetune.cuda_graph import PLAIN, Recorded
 from relevit.finetune.epochs import LOG, read
-from relevit.finetune.loop import train_step
+from relevit.finetune.loop import _need_labels, train_step
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.models.spec import HALF, ModelSpec
@@ -70,6 +70,14 @@ def test_what_cannot_be_recorded_is_said_once_and_goes_on():
     with pytest.warns(UserWarning, match=said) as told:
         assert taken(calls, [LARGE] * (PLAIN + 4)) == ["plain"] * (PLAIN + 4)
     assert len(told) == 1
+
+
+@pytest.mark.parametrize("labels", [[0, -1], [39, 40]])
+def test_labels_without_an_output_are_refused_before_a_gpu_meets_them(labels):
+    model = micro_model()  # 40 outputs
+    _need_labels(torch.tensor([0, 39]), model)
+    with pytest.raises(ValueError, match=r"finetune: labels from .*, and the model has 40 outputs"):
+        _need_labels(torch.tensor(labels), model)
 
 
 # On a GPU
