@@ -16,8 +16,13 @@ import pandas as pd
 from habitats.cutouts import SHIFTED_SETS
 from habitats.drawings import CLASSES, Drawings
 from relevit.evaluate.intervals import interval
-from reproduction.measures.paired import AVERAGE
-from reproduction.measures.robustness import ORIGINAL, paired_changes
+from reproduction.measures.paired import AVERAGE, runs_of
+from reproduction.measures.robustness import (
+    ORIGINAL,
+    changed_images,
+    paired_changes,
+    split_accuracies,
+)
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 EPS = 1e-12  # from a correlation of 1, which has no interval
@@ -145,6 +150,33 @@ def turned_wrong(
         for hurt in harmed.itertuples()
         for number in newly_wrong(seen, hurt.dataset, hurt.label)["index"].head(count)
     ]
+
+
+def of_arms(
+    answers: pd.DataFrame,
+    finetuned: Mapping[str, dict[str, list[int]]],
+    names: Sequence[str],
+    drawings: Drawings | None,
+) -> dict[str, pd.DataFrame]:
+    """Of each arm, which the column `arm` names, all tables by which its classes are judged.
+
+    `answers` as from `runs.outcomes.study`; `finetuned` has the labels that each run was finetuned
+    on (`runs.outcomes.classes_a`), by arm; `drawings` is None where images have no masks.
+    """
+    found = []
+    for arm, labels in finetuned.items():
+        predictions = runs_of(answers, arm)
+        changed = changed_images(predictions, labels)
+        related = related_to(predictions, drawings, names) if drawings else {}
+        tables = {
+            "classes": class_table(predictions, names),
+            "class_variation": class_variation(changed),
+            "object_size": cause_table(related),
+            "split_accuracies": split_accuracies(predictions, labels),
+            "changed_images": changed,
+        }
+        found.append({name: table.assign(arm=arm) for name, table in tables.items()})
+    return {name: pd.concat([one[name] for one in found], ignore_index=True) for name in found[0]}
 
 
 def in_words(table: pd.DataFrame) -> pd.DataFrame:

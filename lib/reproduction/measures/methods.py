@@ -381,13 +381,16 @@ def area_tables(answers: pd.DataFrame, by: list[str], protocol: Protocol) -> pd.
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
     """Both tests of `ablation_maps` in the form of Beyond Intuition Table 4, one row each.
 
-    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and the
-    ends of its interval, `*_low_pct` and `*_high_pct`.
+    Columns: perception, feedback, the four METRICS and for each direction `*_auc_pct`, each with
+    the ends of its interval over images, `*_low_pct` and `*_high_pct`.
     """
-    scores = segmentation.pivot(index="method", columns="metric", values="value_pct")
-    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "low_pct", "high_pct"]]
-    wide.columns = [f"{direction}_{name}" for name, direction in wide.columns]
-    table = scores[list(METRICS)].join(wide)
+    scores = segmentation.rename(columns={"value_pct": "pct"})
+    scores = scores.assign(metric=scores["metric"].str.removesuffix("_pct"))
+    parts = []
+    for rows, kind, value in ((scores, "metric", "pct"), (areas, "direction", "auc_pct")):
+        wide = rows.pivot(index="method", columns=kind)[[value, "low_pct", "high_pct"]]
+        parts.append(wide.set_axis([f"{of}_{name}" for name, of in wide.columns], axis=1))
+    table = pd.concat(parts, axis=1)
     table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
     names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
     return names.join(table).reset_index(drop=True)
