@@ -62,7 +62,9 @@ def read(name: str) -> pd.DataFrame:
     if not (RESULTS / f"{name}.csv").is_file():
         known = (path.relative_to(RESULTS).with_suffix("") for path in RESULTS.rglob("*.csv"))
         raise ValueError(f"no file {name!r}; use one of {sorted(map(str, known))}")
-    return pd.read_csv(RESULTS / f"{name}.csv", dtype=str, keep_default_na=False)
+    table = pd.read_csv(RESULTS / f"{name}.csv", dtype=str, keep_default_na=False)
+    table.attrs["file"] = name
+    return table
 
 
 def rows_of(name: str, *words: str) -> pd.DataFrame:

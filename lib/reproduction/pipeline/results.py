@@ -115,10 +115,11 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def ablations(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """The change of each variant on `val` and on the shifted sets, and how low its losses came."""
+    """The change of each variant, what `full` leads it by, and how low its losses came."""
     val = accuracies.changes(tables["05_ablations/ablations"], ["variant"])["val"]
     found = tables["05_ablations/variants"].merge(val.rename("val_pts").reset_index())
-    return found.drop(columns=["seeds_better", "model"])
+    leads = {name: name.replace("lead_", "full_leads_") for name in found}
+    return found.rename(columns=leads).drop(columns="model")
 
 
 def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:
