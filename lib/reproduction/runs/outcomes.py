@@ -10,9 +10,11 @@ import pandas as pd
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
+from relevit.base.results import read_rows
+from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
-from reproduction.measures.paired import ORIGINAL, difference, figure_means
+from reproduction.measures.paired import BASIS, ORIGINAL, difference, figure_means
 from reproduction.params.cells import Params
 from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
@@ -27,7 +29,7 @@ LEANING = {  # what a table for people calls these figures
     "background_gap_pts": "gap, points",
     "on_object_pct": "on the object, %",
 }
-ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
+ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 
 
 def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -125,6 +127,19 @@ def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.Data
     if not parts:
         return pd.DataFrame(columns=columns), pd.DataFrame()
     return pd.concat(parts, ignore_index=True)[columns], pd.DataFrame(found)
+
+
+def last_losses(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The terms on the map in the last epoch, mean over its steps and the runs of a group.
+
+    `background_loss` is Eq. 1, `relevance_loss` both with their weights. Raises: as `runs.read`.
+    """
+    found = []
+    for row in table[table["arm"] != ORIGINAL].to_dict("records"):
+        log = read_rows(read(row["run"]).path.parent / LOG)[-1]
+        losses = {f"{name}_loss": log[f"train_loss_{name}"] for name in ("background", "relevance")}
+        found.append({key: row[key] for key in by} | losses)
+    return pd.DataFrame(found).groupby(list(by), sort=False).mean().reset_index()
 
 
 def along(table: pd.DataFrame, axes: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
