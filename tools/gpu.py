@@ -24,7 +24,7 @@ from pathlib import Path
 import pandas as pd
 
 from relevit.base.files import project_root
-from reproduction.pipeline.places import VISIBLE
+from reproduction.pipeline.machine.places import VISIBLE
 from reproduction.pipeline.progress import LOG, PAGE
 
 COPIED = ("notebooks", "params", "docs/results", "Snakefile")

@@ -13,7 +13,7 @@ import nbformat
 import psutil
 import pytest
 
-from reproduction.pipeline import forked
+from reproduction.pipeline.machine import forked
 
 START_S = 300  # to load everything on a busy machine
 OURS = {"python", "jemalloc_bg_thd"}  # threads that fork knows of
@@ -133,7 +133,9 @@ def test_without_a_server_a_stage_is_a_process_of_its_own(tmp_path):
     ],
 )
 def test_a_driver_that_fails_in_a_fork_is_told_in_a_sentence(fails, says):
-    code = f"import os\nfrom reproduction.pipeline import forked\ndef work():\n    {fails}\n"
+    code = (
+        f"import os\nfrom reproduction.pipeline.machine import forked\ndef work():\n    {fails}\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code + "print(forked._in_a_fork(work))"],
         capture_output=True,
@@ -157,7 +159,7 @@ def test_elsewhere_than_on_linux_nothing_is_forked(monkeypatch):
 
 
 def test_a_server_ends_with_whoever_started_it(tmp_path):
-    code = "import os, time\nfrom reproduction.pipeline import forked\n"
+    code = "import os, time\nfrom reproduction.pipeline.machine import forked\n"
     code += "with forked.server(dict(os.environ)) as ready:\n"
     code += "    print(ready(), flush=True)\n    time.sleep(300)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as one:

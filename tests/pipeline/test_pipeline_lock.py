@@ -210,6 +210,9 @@ def test_same_command_goes_on_after_a_run_that_was_killed(small, running):
 
 FULL = """
 rule all:
+    input: "outputs/small/second"
+rule second:
+    message: "second: needs memory"
     output: "outputs/small/second"
     shell: "echo x >> tries; test `wc -l < tries` = {enough} && touch {{output}} || "
         "(echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'; false)"

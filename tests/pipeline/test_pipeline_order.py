@@ -6,9 +6,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from reproduction.params.preset import read_preset
-from reproduction.pipeline import places, plan
+from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
-from reproduction.pipeline.places import Places
+from reproduction.pipeline.machine import places
+from reproduction.pipeline.machine.places import Places
 from reproduction.pipeline.progress import PAGE
 from reproduction.stages import preset_file
 

@@ -10,8 +10,9 @@ import pytest
 
 from reproduction.params.order import NOTEBOOKS
 from reproduction.params.preset import read_preset
-from reproduction.pipeline import places, plan
+from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.machine import places
 from reproduction.runs import runs, table
 from reproduction.stages import EXECUTED, SUMMARY, preset_file
 

@@ -12,7 +12,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -143,7 +143,6 @@ def fit(
         return validate() if validated is None or epoch in validated else {}
 
     history, best = run.resumed(validated)
-    saved = time.monotonic()
     if not history:
         run.forget_another()
         history = [{"epoch": 0} | figures(0)]
@@ -158,10 +157,7 @@ def fit(
         if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
             best = {key: value.detach().clone() for key, value in model.state_dict().items()}
         run.keep(row["epoch"])
-        if time.monotonic() - saved >= CHECKPOINT_S:
-            run.save_checkpoint(history, best)
-            saved = time.monotonic()
-        run.write_log(history)
+        run.save(history, best)
         on_epoch(row)
     run.finish(history, best)
     return history
@@ -185,7 +181,7 @@ def epoch_plan(
     return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
     """The files of a run. `name` is all that it is made of, `kept` are its epochs' weights."""
 
@@ -195,6 +191,7 @@ class _Run:
     architecture: str
     name: str
     kept: list[Path]
+    saved: float = field(default_factory=lambda: time.monotonic())
 
     def finished(self, validated: Collection[int] | None) -> tuple[History, Collection[int] | None]:
         """The log, the weights loaded, where the run is finished and all of it is there.
@@ -250,6 +247,13 @@ class _Run:
         """Remove what another run has left here, whose the log is no longer."""
         (self.folder / WEIGHTS).unlink(missing_ok=True)
         shutil.rmtree(self.folder / EPOCHS, ignore_errors=True)
+
+    def save(self, history: History, best: dict[str, Tensor]) -> None:
+        """Write the log, and where it is time the checkpoint, which is the older one by a kill."""
+        if time.monotonic() - self.saved >= CHECKPOINT_S:
+            self.save_checkpoint(history, best)
+            self.saved = time.monotonic()
+        self.write_log(history)
 
     def save_checkpoint(self, history: History, best: dict[str, Tensor]) -> None:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}

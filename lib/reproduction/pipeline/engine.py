@@ -18,7 +18,7 @@ from jupyter_core.paths import jupyter_runtime_dir
 from papermill.engines import NBClientEngine
 from traitlets.config import Config
 
-from reproduction.pipeline.forked import START
+from reproduction.pipeline.machine.forked import START
 
 PATIENCE_S = 120  # for a cell's last output, which a busy machine may bring late
 LONGEST_FOLDER = 75  # characters; a socket's path may have about 100, its name takes up to 25
@@ -36,7 +36,7 @@ class LocalEngine(NBClientEngine):
 
 
 class ForkedKernels(AsyncKernelManager):
-    """Kernels that begin as stages do (`pipeline.forked`)."""
+    """Kernels that begin as stages do (`machine.forked`)."""
 
     def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
         """jupyter's own words for a kernel, but for those before its module."""

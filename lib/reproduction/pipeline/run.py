@@ -27,9 +27,10 @@ from habitats.kept import FOLDER
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
 from reproduction.params.preset import Preset, read_preset
-from reproduction.pipeline import children, forked, lock, progress
+from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
-from reproduction.pipeline.places import Places, free_mb, places
+from reproduction.pipeline.machine import forked
+from reproduction.pipeline.machine.places import Places, free_mb, places
 from reproduction.stages import BY, EXECUTED, PIPELINE, SUMMARY, preset_file
 
 QUIET = ["--quiet", "host", "reason"]
@@ -261,7 +262,7 @@ def _drawing(name: str, variables: Mapping[str, str]) -> AbstractContextManager[
     if os.name != "posix":
         return nullcontext()
     start = shlex.split(variables.get(forked.START, sys.executable))
-    command = [*start, "-m", "reproduction.pipeline.pictures", name]
+    command = [*start, "-m", "reproduction.runs.pictures", name]
     own = {"OMP_NUM_THREADS": "1"}  # its processes are as many as the cores
     how = {"cwd": project_root(), "env": _environment() | variables | own}
     return children.beside(command, stderr=subprocess.DEVNULL, **how)

@@ -1,17 +1,29 @@
-"""What the runs of a preset will draw, part by part, so that all cores can draw it before."""
+"""Draw what the runs of a preset will ask for, before they do.
+
+The pipeline starts it beside its first stage: `python -m reproduction.runs.pictures workshop`.
+"""
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from habitats.benchmark import open_benchmark
 from habitats.cutouts import CHUNK, CUTOUTS, TEST_SETS, Cutouts
 from habitats.homes import CHALLENGE
+from relevit.base.device import cores
 from relevit.evaluate.predictions import BATCH
 from relevit.models.registry import model_spec
+from reproduction.params.preset import read_preset
+from reproduction.runs import table
 from reproduction.runs.one_run import finetuned_classes
 from reproduction.runs.runs import MADE, Row, of_labels
+from reproduction.stages import preset_file
+
+NICE = 10
 
 # The arguments of `Cutouts.draw`: set, numbers, their labels, seed and size.
 Part = tuple[Cutouts, str, tuple[int, ...], tuple[int, ...] | None, int, int]
@@ -79,3 +91,20 @@ def _cut(
         part: Any = slice(start, start + CHUNK)
         told = None if labels is None else tuple(labels[part])
         yield bench, set_name, tuple(numbers[part]), told, seed, size
+
+
+def main(preset: str) -> None:
+    """Draw it with all cores, but only as far as nothing else wants them.
+
+    What a stage asks for before it is drawn the stage draws itself.
+    """
+    if hasattr(os, "nice"):
+        os.nice(NICE)
+    rows = table.of_preset(read_preset(preset_file(preset))).values()
+    with multiprocessing.get_context("fork").Pool(cores()) as pool:
+        for _ in pool.imap_unordered(draw, parts(rows)):
+            pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
