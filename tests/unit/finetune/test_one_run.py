@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -25,8 +27,9 @@ from reproduction.runs.one_run import (
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project in which the masks are there already."""
-    for folder in ("notebooks", "params", "outputs/quick/01_masks"):
+    for folder in ("params", "outputs/quick/01_masks"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notebooks").symlink_to(Path(__file__).parents[3] / "notebooks")
     (tmp_path / "params" / "quick.yaml").touch()
     (tmp_path / "outputs" / "quick" / "01_masks" / "summary.json").write_text('{"parameters": {}}')
     monkeypatch.chdir(tmp_path)

@@ -54,8 +54,9 @@ SUMMARY = """{"parameters": {"model": "tiny"}}"""
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project whose original is there: the shipped weights."""
-    for folder in ("notebooks", "params", "outputs/quick/00_start"):
+    for folder in ("params", "outputs/quick/00_start"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     (tmp_path / "params" / "quick.yaml").write_text(PRESET)
     stage = tmp_path / "outputs" / "quick" / "00_start"
     (stage / "summary.json").write_text(SUMMARY)
@@ -72,7 +73,7 @@ def own(project) -> Params:
 def test_a_run_is_named_after_what_makes_it(own):
     name = Row(own).name
     assert name.startswith("tiny.seed0-")
-    same = own.model_copy(update={"device": "cpu", "shown": 2})
+    same = own.model_copy(update={"device": "cpu"})
     assert Row(same, images_per_set=80).name == name
     for changed, word in (
         ({"lr": 1.0e-5}, "lr_1e-05"),
