@@ -41,7 +41,7 @@ def tried(cls, key, value):
         return None, str(error)
 
 
-@pytest.mark.parametrize("cls", map(params_of, NOTEBOOKS), ids=NOTEBOOKS)
+@pytest.mark.parametrize("cls", [*map(params_of, NOTEBOOKS)], ids=NOTEBOOKS)
 def test_a_parameter_is_taken_as_it_is_or_refused_in_lines_that_name_it(cls):
     start = time.process_time()
     for key in [*cls.model_fields, "no_such_name"]:

@@ -55,7 +55,9 @@ def same(model, tensors):
 
 def test_models_of_a_seed_learn_from_the_same_drawn_pictures(tmp_path):
     cfg = params(tmp_path, model_seeds=[0, 1], models=["mini-mae", "mini-deit"])
-    (one, checks), (same, _), (other, others) = map(pretrained.training_pictures, cfg.runs[:3])
+    (one, checks), (same, _), (other, others) = (
+        pretrained.training_pictures(row.params) for row in runs.classifiers(cfg)[:3]
+    )
     assert one is same and checks is others
     first, second = (pictures.read(range(8)).images for pictures in (one, other))
     assert not torch.equal(first, second), "another seed draws others"
