@@ -29,6 +29,7 @@ LEANING = {  # what a table for people calls these figures
     "background_gap_pts": "gap, points",
     "on_object_pct": "on the object, %",
 }
+LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
 ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 
 
@@ -132,12 +133,13 @@ def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.Data
 def last_losses(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The terms on the map in the last epoch, mean over its steps and the runs of a group.
 
-    `background_loss` is Eq. 1, `relevance_loss` both with their weights. Raises: as `runs.read`.
+    `background_loss` is Eq. 1, `relevance_loss` both with their weights; NaN where nothing trains
+    them. Raises: as `runs.read`.
     """
     found = []
     for row in table[table["arm"] != ORIGINAL].to_dict("records"):
         log = read_rows(read(row["run"]).path.parent / LOG)[-1]
-        losses = {f"{name}_loss": log[f"train_loss_{name}"] for name in ("background", "relevance")}
+        losses = {f"{name}_loss": log.get(f"train_loss_{name}") for name in LOSSES}
         found.append({key: row[key] for key in by} | losses)
     return pd.DataFrame(found).groupby(list(by), sort=False).mean().reset_index()
 

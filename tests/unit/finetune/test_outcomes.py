@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -75,6 +77,21 @@ def test_arms_of_one_model_are_held_against_the_original_and_ours_against_them(m
     assert list(found.index) == ["ours", "other"]
     assert found["change_pts"].tolist() == [10, 25]
     assert found.loc["other", "lead_pts"] == -15 and pd.isna(found.loc["ours", "lead_pts"])
+
+
+def test_losses_are_those_of_the_last_epoch_and_mean_over_seeds(monkeypatch, tmp_path):
+    rows = [("full", "0", 1.0), ("full", "1", 3.0), ("exact", "2", 0.5), (ORIGINAL, "none", 9.0)]
+    for _, run, loss in rows[:-1]:  # an original has no log
+        (tmp_path / run).mkdir()
+        epochs = ({f"train_loss_{name}": epoch * loss for name in ("background", "relevance")}
+                  for epoch in (2, 1))  # fmt: skip
+        (tmp_path / run / "log.jsonl").write_text("\n".join(map(json.dumps, epochs)))
+    monkeypatch.setattr(
+        outcomes, "read", lambda run: SimpleNamespace(path=tmp_path / run / "run.json")
+    )
+    found = outcomes.last_losses(pd.DataFrame(rows, columns=["arm", "run", "loss"]), ["arm"])
+    assert found["arm"].tolist() == ["full", "exact"]
+    assert found["background_loss"].tolist() == found["relevance_loss"].tolist() == [2.0, 0.5]
 
 
 def test_the_rate_that_is_used_is_the_highest_that_passes_or_the_lowest(monkeypatch):
