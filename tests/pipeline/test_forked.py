@@ -107,9 +107,10 @@ def test_exit_codes_are_those_of_a_process(server, tmp_path, code, ends):
     assert done.stderr.strip() == "no" or "no" not in code
 
 
-def test_a_job_ends_with_its_client(server):
+@pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; :', "sh"]], ids=["client", "caller"])
+def test_a_job_ends_with_its_client_and_that_with_its_caller(server, between):
     job = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
-    command = [*server[1], "-m", "timeit", "-n1", "-r1", job]
+    command = [*between, *server[1], "-m", "timeit", "-n1", "-r1", job]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as client:
         there = psutil.Process(int(client.stdout.readline()))
         client.send_signal(signal.SIGKILL)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import socket
 import struct
@@ -51,7 +52,7 @@ AT_LOADING = {
 
 def client(path: str, arguments: list[str]) -> int:
     """Have a job forked and wait for its end; its exit code. Without a server, be the job."""
-    line = socket.socket(socket.AF_UNIX)
+    line, parent = socket.socket(socket.AF_UNIX), os.getppid()
     try:
         line.connect(path)
     except OSError as error:  # it has ended, for want of memory say
@@ -64,6 +65,9 @@ def client(path: str, arguments: list[str]) -> int:
     line.sendall(body)
     for number in (signal.SIGINT, signal.SIGTERM):  # are for the job
         signal.signal(number, lambda number, _: line.sendall(bytes([number])))
+    while not select.select([line], [], [], 1.0)[0]:
+        if os.getppid() != parent:  # who asked for it was killed: a kernel's session is its own
+            return 1
     code = line.recv(CODE.size)
     return CODE.unpack(code)[0] if len(code) == CODE.size else 1
 
@@ -113,7 +117,6 @@ def _remove(folder: str) -> None:
 def serve(path: str) -> None:
     """Load everything, say so or why not, and fork for each client until standard input ends."""
     import gc
-    import select
 
     gc.disable()  # what is loaded stays
     try:
