@@ -361,7 +361,7 @@ def carry_rows(
     kind, device = wide(matrices[-1]), matrices[-1].device
     rows = read_rows(torch.eye(tokens, dtype=kind, device=device), pooling, prefix)
     rows = rows.expand(batch, *rows.shape)
-    with torch.autocast(device.type, enabled=False):
+    with unmixed(device):
         for matrix in reversed(matrices[start_block - 1 :]):
             rows = rows + rows @ matrix.to(kind)
     return rows
@@ -373,6 +373,13 @@ def pool_rows(rows: Rows, pooling: Pooling, prefix: int) -> Map:
     if pooling == "both":
         return patches[:, 0] + patches[:, 1:].mean(dim=1)
     return patches.mean(dim=1)
+
+
+def unmixed(device: torch.device) -> AbstractContextManager[object]:
+    """Without a caller's mixed precision, on devices that know of any."""
+    if torch.amp.is_autocast_available(device.type):
+        return torch.autocast(device.type, enabled=False)
+    return nullcontext()
 
 
 def wide(values: Tensor) -> torch.dtype:
@@ -584,7 +591,7 @@ def method(
                     return formula(model, images, target, **(row | given))
                 kind = next(model.parameters(), images).dtype
                 double = torch.float32 if images.device.type == "mps" else torch.float64
-                stack.enter_context(torch.autocast(images.device.type, enabled=False))
+                stack.enter_context(unmixed(images.device))
                 plain_layers(model, formula.__name__)
                 exact = model if kind == double else copy.deepcopy(model).to(double)
                 found = formula(exact, images.to(double), target, **(row | given))
