@@ -76,9 +76,8 @@ def train_on_corpus(
         dropout = seeded(int(noise.integers(2**31)), device)  # the same in a resumed run
         with tensor_float32(device, settings.precision == "tf32"):
             with dropout, autocast(device, settings.precision):
-                logits = _answer(model, texts.tokens)
-            loss = cross_entropy(logits.float(), texts.labels.to(device))
-            return descend(optimizer, {"loss": loss})
+                logits = _answer(model, texts.tokens).float()
+            return descend(optimizer, {"loss": cross_entropy(logits, texts.labels.to(device))})
 
     def validate() -> dict[str, float]:
         found = text_logits(model, validation.tokens).argmax(dim=1).cpu()

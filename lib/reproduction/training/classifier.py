@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
 
 from relevit.base.device import Precision, autocast, choose_precision, sent, tensor_float32
 from relevit.data.image_set import ImageSet
@@ -85,19 +87,14 @@ def train_classifier(
             f"train_classifier: {asked} training images asked for, and {train.name} has "
             f"{len(train)}; lower images or epochs"
         )
-    optimizer = make_optimizer(model, settings)
-    device = next(model.parameters()).device
+    optimizer, device = make_optimizer(model, settings), next(model.parameters()).device
     recorded = Recorded(optimizer) if device.type == "cuda" else None
+    update = partial(_update, model, optimizer, settings.precision)
 
     def batches(epoch: int) -> list[tuple[Tensor, np.random.Generator]]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         return [(rows + offset, rng) for rows, rng in plan]
-
-    def update(pixels: Tensor, target: Tensor) -> Losses:
-        with autocast(device, settings.precision), attention_for_gradients(model):
-            logits = model(pixels)
-        return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
 
     def step(drawn: tuple[Tensor, np.random.Generator]) -> Losses:
         rows, rng = drawn
@@ -125,6 +122,14 @@ def train_classifier(
         on_epoch=on_epoch,
         keep_epochs=keep_epochs,
     )
+
+
+def _update(
+    model: nn.Module, optimizer: Optimizer, precision: Precision, pixels: Tensor, target: Tensor
+) -> Losses:
+    with autocast(pixels.device, precision), attention_for_gradients(model):
+        logits = model(pixels)
+    return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
 
 
 def top1_pct(model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Precision) -> float:
