@@ -648,7 +648,7 @@ def _need_inputs(model: Any, images: Any) -> None:
         )
         cast = torch.is_autocast_enabled(images.device.type)
         if fits and images.is_floating_point() and (cast or not wanted or images.dtype in wanted):
-            if embedding is not None:
+            if embedding is not None and _sides(embedding):
                 patch_grid(model, images)
             return
     height, width = sizes or ("height", "width")

@@ -9,6 +9,7 @@ import pytest
 import timm
 import torch
 
+from relevit.finetune import epochs
 from relevit.models.spec import ModelSpec
 from reproduction.params.cells import params_of
 from reproduction.training.classifier import TrainSettings, top1_pct, train_classifier
@@ -80,7 +81,9 @@ def test_too_few_images_are_an_error_before_any_work(tmp_path, fresh, asked):
 # Resume
 
 
-def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path):
+def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
+
     def stop(row):
         if row["epoch"] == 1:
             raise KeyboardInterrupt
