@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -34,27 +35,25 @@ class Recorded:
         self, optimizer: Optimizer, record: Callable[[Step, Sequence[Tensor]], Step] | None = None
     ) -> None:
         self.optimizer, self._record = optimizer, record or self._graph
-        self._shapes: list[torch.Size] = []
-        self._plain = 0
+        self._plain: Counter[tuple[torch.Size, ...]] = Counter()  # steps taken, by shapes
+        self._shapes: tuple[torch.Size, ...] = ()  # of the graph
         self._replay: Step | None = None
         self._possible = True
 
     def __call__(self, step: Step, *inputs: Tensor) -> Losses:
         """`step(*inputs)`; it has to be the same each time. Raises: as the step."""
-        shapes = [each.shape for each in inputs]
-        if self._possible and self._replay is None:
-            self._plain = self._plain + 1 if shapes == self._shapes else 1
-            self._shapes = shapes
-            if self._plain > PLAIN:
-                self._try(step, inputs)
+        shapes = tuple(each.shape for each in inputs)
+        if self._possible and self._replay is None and self._plain[shapes] >= PLAIN:
+            self._try(step, inputs, shapes)
         if self._replay is not None and shapes == self._shapes:
             return self._replay(*inputs)
+        self._plain[shapes] += 1
         with _beside(inputs[0].device):
             return step(*inputs)
 
-    def _try(self, step: Step, inputs: Sequence[Tensor]) -> None:
+    def _try(self, step: Step, inputs: Sequence[Tensor], shapes: tuple[torch.Size, ...]) -> None:
         try:
-            self._replay = self._record(step, inputs)
+            self._replay, self._shapes = self._record(step, inputs), shapes
         except RuntimeError as error:
             self._possible = False
             warnings.warn(
@@ -67,7 +66,8 @@ class Recorded:
         """The step as a graph of its own memory. To record it computes nothing."""
         device, groups = inputs[0].device, self.optimizer.param_groups
         static = [each.clone() for each in inputs]
-        rates = [torch.full((), group["lr"], device=device) for group in groups]
+        kind = {"dtype": torch.float32, "device": device}  # as the fused optimiser reads it
+        rates = [torch.full((), group["lr"], **kind) for group in groups]
         plain = [{name: group[name] for name in ("lr", "capturable")} for group in groups]
         graph, found = torch.cuda.CUDAGraph(), {}
         gc.collect()  # what is left of steps before holds on to their stream

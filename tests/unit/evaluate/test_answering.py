@@ -86,8 +86,8 @@ def test_a_value_that_is_no_number_is_looked_at_again(rounding):
 @pytest.mark.parametrize("name", ["tiny", "dinov2-s8"])
 def test_a_gpu_answers_as_the_processor_does(name):
     """Shipped models and images of each kind, whose logits differ in their fourth digit."""
-    weights, spec = shipped_weights(name, "habitats"), model_spec(name)
-    drawn = habitats()
+    weights, drawn = shipped_weights(name, "habitats"), habitats()
+    spec = drawn.spec(name)
     shown = [drawn.draw(each, range(60), size=spec.image_size) for each in ("val", *SHIFTED_SETS)]
     exact = Classifier(load_model(name, weights, device="cpu"), spec).predict(shown)
     answering = Classifier(load_model(name, weights, device="cuda"), spec)

@@ -57,10 +57,10 @@ def taken(calls, inputs):
     return calls.how
 
 
-def test_after_some_plain_steps_of_one_shape_one_graph_takes_the_rest():
+def test_after_three_plain_steps_of_one_shape_a_graph_takes_the_rest_of_it():
     calls = Calls()
     how = taken(calls, [LARGE, SMALL, *[LARGE] * (PLAIN + 2), SMALL, LARGE])
-    assert how == ["plain"] * (2 + PLAIN) + ["replay"] * 2 + ["plain", "replay"]
+    assert how == ["plain"] * (1 + PLAIN) + ["replay"] * 3 + ["plain", "replay"]
     assert calls.recorded == 1
 
 
@@ -122,21 +122,28 @@ def stepped(model, settings, recorded, batches):
 def test_a_graph_trains_as_plain_steps_do(way):
     settings, model = FinetuneSettings(lr=1e-5, **way), vit()
     batches = [pictures(4)] * 9 + [pictures(3)] + [pictures(4)] * 2
-    twin, copy = deepcopy(model), deepcopy(model)
+    start, twin, copy = (deepcopy(model) for _ in range(3))
     plain, optimizer = stepped(twin, settings, False, batches)
     again, _ = stepped(copy, settings, False, batches)
     found, other = stepped(model, settings, True, batches)
-    # As two plain trainings agree, whose sums a GPU adds in any order, or to a thousandth.
+    # As two plain trainings agree, whose sums a GPU adds in any order, or to some thousandths.
+    share = 2e-2 if settings.precision == "bfloat16" else 5e-3
     for key in plain[0]:
         one, two, three = (np.array([row[key] for row in rows]) for rows in (plain, again, found))
-        assert np.abs(three - one).max() <= 1e-3 * np.abs(one).max() + 4 * np.abs(two - one).max()
+        allowed = share * np.abs(one).max() + 4 * np.abs(two - one).max()
+        assert np.abs(three - one).max() <= allowed, (key, one, two, three)
     assert other.param_groups[0]["lr"] == optimizer.param_groups[0]["lr"] == settings.lr / 2
     assert not other.param_groups[0]["capturable"]
     first = next(iter(optimizer.state.values()))["step"]
     assert int(first) == int(next(iter(other.state.values()))["step"]) == len(batches)
-    moved = {key: float((a - b).abs().max()) for (key, a), b in
-             zip(twin.named_parameters(), model.parameters(), strict=True)}  # fmt: skip
-    assert max(moved.values()) < 1.5e-4, "less than twelve steps of full length apart"
+    # A rate that stayed where it was while it was recorded would be a third of the way apart.
+    begun, one, two = (
+        torch.cat([x.detach().flatten() for x in each.parameters()])
+        for each in (start, twin, model)
+    )
+    apart = float((one - two).norm() / (one - begun).norm())
+    print(f"{way}: weights {apart:.2e} of their way apart")
+    assert apart < 0.25
 
 
 @pytest.mark.gpu
