@@ -20,13 +20,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
-from scipy import optimize, special, stats
+from scipy import special, stats
 
 from habitats.real.pacs import COUNTS, DOMAINS
 from relevit.base.device import cores
 from relevit.base.files import project_root
 from relevit.base.results import read_json, read_rows, read_table
-from relevit.evaluate.intervals import student
+from relevit.evaluate.intervals import smallest_effect, student
 from relevit.evaluate.lean import Interval, lean_of
 from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing, judge
@@ -307,12 +307,7 @@ def chance(arms: pd.DataFrame) -> pd.DataFrame:
 
 def errors_seen(seeds: int) -> float:
     """How many standard errors off 0 an effect is that so many seeds find with POWER."""
-    freedom = seeds - 1
-
-    def short(effect: float) -> float:
-        return stats.nct.sf(student(freedom), freedom, effect) - POWER
-
-    return optimize.brentq(short, 0, 2 * student(freedom))
+    return float(smallest_effect(student(seeds - 1), seeds - 1, POWER))
 
 
 def line(worlds: pd.DataFrame) -> pd.DataFrame:
