@@ -241,6 +241,6 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     reach = 12.71 * lead.std() / 2**0.5  # of two seeds alone
     assert lead.mean() - arms["over_label_low_pts"]["relevance"] >= reach - 1e-2
     assert set(found.pop("photos_elsewhere_seeds")["where"]) == {"cartoon"}
-    assert {name: set(stored(name)) for name in found} == {
-        name: set(table) for name, table in found.items()
-    }
+    basis = re.compile("by_seed|image_error|images$")  # the stored ones were made before
+    for name, table in found.items():
+        assert set(stored(name)) == {each for each in table if not basis.search(each)}
