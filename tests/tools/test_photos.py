@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import os
+import re
 import zlib
 
 import numpy as np
