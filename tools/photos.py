@@ -295,8 +295,9 @@ def chance(arms: pd.DataFrame) -> pd.DataFrame:
     mirrored = (rival + tail).isin(arms["arm"]) & found["arm"].isin({"label", "relevance", "swap"})
     mirrored |= found["arm"].isin({"label_longer", "relevance_longer"}) & rival.isin(FROM_LONGER)
     found = found[~(mirrored & (found["value_pts"] < 0))].copy()
-    error = (found["high_pts"] - found["low_pts"]) / 2 / student(found["seeds"] - 1)
-    found["p"] = 2 * special.stdtr(found["seeds"] - 1, -found["value_pts"].abs() / error)
+    freedom = found["seeds"].to_numpy() - 1
+    error = (found["high_pts"] - found["low_pts"]) / 2 / student(freedom)
+    found["p"] = 2 * special.stdtr(freedom, -found["value_pts"].abs() / error)
     found["p"] = found["p"].fillna(1.0)  # of one seed, or of no difference in any
     found["beyond"] = (found["low_pts"] > 0) | (found["high_pts"] < 0)
     found["p_bh"] = stats.false_discovery_control(found["p"])

@@ -74,9 +74,9 @@ def test_answers_are_those_of_float32_and_not_all_are_worked_out_again(rounding)
 
 
 def test_a_value_that_is_no_number_is_looked_at_again(rounding):
-    shown = torch.randn(20, 3)
+    shown = torch.randn(20, 3, 2, 2)
     shown[1] = torch.nan
-    answers = Answers(torch.nn.Linear(3, 4))
+    answers = Answers(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4)))
     found = answers(shown, prediction_gap)
     assert found[1].isnan().all() and answers.repeated >= NEAREST
     assert math.isfinite(answers.margin) and answers.margin > 0
