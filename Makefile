@@ -1,7 +1,9 @@
 # `make` lists the targets. Each one sets up .venv first when that is missing or out of date.
 
 PYTHON ?= python3
-JOBS ?= 2
+# Stages at once; empty: what fits on this machine.
+JOBS ?=
+AT_ONCE = $(if $(JOBS),-j $(JOBS))
 # Threads that have nothing to do sleep (lib/reproduction/pipeline/run.py).
 export OMP_WAIT_POLICY ?= PASSIVE
 UV_VERSION := 0.13.8
@@ -45,11 +47,11 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	@touch $@
 
 reproduce: setup  ## Run the whole suite with the workshop preset (34 to 38 min on 2 cores)
-	$(BIN)/python -m reproduction.pipeline workshop -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline workshop $(AT_ONCE)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 
 quick: setup  ## Run the whole suite with the quick preset (6 to 7 min on 2 cores)
-	$(BIN)/python -m reproduction.pipeline quick -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline quick $(AT_ONCE)
 	@$(MAKE) --no-print-directory site PRESET=quick
 
 notebooks: setup  ## Store the outputs of a finished `make reproduce` in the notebooks
@@ -62,21 +64,21 @@ numbers: setup  ## Write the numbers in all prose anew from docs/results (make n
 
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)
-	$(BIN)/python -m reproduction.pipeline study -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline study $(AT_ONCE)
 
 controls: setup  ## Is it the object, is the original done, does it last? (three to four hours on 2 cores)
-	$(BIN)/python -m reproduction.pipeline controls -j $(JOBS)
-	$(BIN)/python -m reproduction.pipeline controls_things -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline controls $(AT_ONCE)
+	$(BIN)/python -m reproduction.pipeline controls_things $(AT_ONCE)
 	$(BIN)/python tools/controls.py
 
 photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
-	$(BIN)/python tools/photos.py $(DATA) -j $(JOBS)
+	$(BIN)/python tools/photos.py $(DATA) $(AT_ONCE)
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m reproduction.lessons.exercises
 
 rehearse: setup  ## Rehearse the paper preset on replicas of its data (5 to 10 min on 2 cores)
-	PYTHONPATH=tests $(BIN)/python -m replicas -j $(JOBS)
+	PYTHONPATH=tests $(BIN)/python -m replicas $(AT_ONCE)
 
 # Of what the notebooks store; with PRESET=quick of that run, which must be finished.
 PAGES = outputs/$(if $(PRESET),$(PRESET)/)site
@@ -94,7 +96,7 @@ OUTPUTS := tests/notebooks/test_outputs.py
 
 test: setup  ## Run all tests, and the notebooks, whose tagged outputs must not change
 	@OMP_NUM_THREADS=$(HALF) $(MAKE) --no-print-directory --keep-going --jobs=2 test-units test-others
-	$(BIN)/python -m reproduction.pipeline quick -j $(JOBS)
+	$(BIN)/python -m reproduction.pipeline quick $(AT_ONCE)
 	$(BIN)/python -m pytest $(OUTPUTS)
 	$(BIN)/python -m pytest --nbval-lax --nbval-current-env $(STARTED)
 

@@ -3,12 +3,14 @@
 # plan and each stage's parameters to outputs/<preset>/params.
 
 import json
+import os
 from functools import cache
 from pathlib import Path
 
 PRESET = config["preset"]
 THREADS = config.get("threads", workflow.cores)  # of a stage; on a cluster its profile's cores
-GPUS = config.get("gpus", 0)
+GPUS = config.get("gpus", [])  # of this machine, by name
+START = os.environ.get("RELEVIT_START", "python")  # another where stages are forked
 OUT = f"outputs/{PRESET}"
 PLAN = json.loads(Path(f"{OUT}/params/plan.json").read_text())
 
@@ -42,6 +44,20 @@ PAGE = with_needs(PLAN["page"]) if PLAN["page"] in HAS else set()
 
 def rank(name):
     return way(name) + (PAGE_FIRST if name in PAGE else 0)
+
+
+# Of several GPUs each stage sees one; where it is computed changes nothing.
+TURN = {name: number for number, name in enumerate(sorted(NEEDS, key=rank, reverse=True))}
+
+
+def sees(name):
+    """What comes before the command of a stage."""
+    return f"CUDA_VISIBLE_DEVICES={GPUS[TURN[name] % len(GPUS)]} " if len(GPUS) > 1 else ""
+
+
+def room(name):
+    """What a stage takes of the place on its GPU."""
+    return {f"gpu_{TURN[name] % len(GPUS)}": 1} if GPUS else {}
 
 
 # What the page's runs need. Where that keeps all places busy, nothing else begins before it is
@@ -83,9 +99,13 @@ for name, job in HAS.items():
         priority: rank(name)
         resources:
             gpu=0 if name == "99_report" else 1,
+            **({} if name == "99_report" else room(name)),
+        params:
+            sees=sees(name),
+            start=START,
         # Snakemake counts a stage as done that has left all its files, also where it has failed.
         shell:
-            "papermill {input.notebook} {output.executed} -f {input.params} --engine relevit"
+            "{params.sees}{params.start} -m papermill {input.notebook} {output.executed} -f {input.params} --engine relevit"
             " --no-progress-bar || (rm -f {output.summary}; exit 1)"
 
 
@@ -105,14 +125,15 @@ for number, (name, batch) in enumerate(BATCHES.items()):
             made=[made(run) for run in batch["runs"]],
         params:
             runs=batch["runs"],
-            # Where a run is made changes nothing.
-            device=f" --device cuda:{number % GPUS}" if GPUS > 1 else "",
+            sees=sees(name),
+            start=START,
         threads: THREADS
         priority: rank(name)
         resources:
             gpu=1,
+            **room(name),
         shell:
-            "python -m reproduction.pipeline.make " + PRESET + " {params.runs}{params.device}"
+            "{params.sees}{params.start} -m reproduction.pipeline.make " + PRESET + " {params.runs}"
 
 
 rule all:

@@ -26,7 +26,7 @@ from sphinx.config import Config
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 import relevit
-from reproduction.config import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 from reproduction.pipeline.notebooks import check_whole, clean, finished_notebooks
 
 ROOT = Path(__file__).parents[1]

@@ -25,9 +25,9 @@ from torch.nn.functional import cross_entropy
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from habitats.homes import habitats
 from relevit import load_model, to_heatmap
-from relevit.attention.recording import record_attention
 from relevit.attribution import patch_grid
 from relevit.data.batch import Batch
+from relevit.maps import record_attention
 from relevit.masks import automatic_masks, feature_model
 from relevit.masks.backbone import feature_spec
 from relevit.models import ModelSpec, model_spec

@@ -12,7 +12,7 @@ from jaxtyping import install_import_hook
 # The rooms with tensors in them: with RELEVIT_SHAPES=1 every call is held against its annotations,
 # shapes included, which takes a quarter longer.
 CHECKED = {
-    "relevit": "attention attribution data evaluate finetune iav losses masks models text",
+    "relevit": "attribution data evaluate finetune iav losses maps masks models text",
     "reproduction": "language measures plots training",
 }
 if os.environ.get("RELEVIT_SHAPES"):

@@ -31,7 +31,7 @@ from relevit.evaluate.predictions import predict
 from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.own_images import tokencut_masks
 from relevit.models.loading import OwnModel, open_model
-from reproduction.config import FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.runs import make_missing, original_of_world
 from reproduction.stages import preset_file
 
@@ -55,7 +55,7 @@ def models(runs: Path) -> Iterator[tuple[str, Path]]:
 
 def less_at_home() -> Iterator[Path]:
     """Folders of the originals of LESS_AT_HOME, which are trained where they are not there."""
-    params = FinetuneParams.from_preset(preset_file("controls"))
+    params = params_of(FINETUNED).from_preset(preset_file("controls"))
     for share in LESS_AT_HOME:
         world = {"home_share": share, "original_images": LESS_AT_HOME_IMAGES}
         benchmark = params.benchmark.model_copy(update=world)
@@ -111,7 +111,7 @@ def rows(runs: Path) -> Iterator[dict[str, object]]:
                     **_ends("redrawn", truth),
                     **_ends("gap", gap),
                     "images": gap.images,
-                    "verdict": lean_verdict(gap),
+                    "verdict": lean_verdict(gap, kind),
                 }
 
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from bench_core import Numbers, Table, Variant
-from relevit.attention.recording import Tape, record_attention
 from relevit.attribution import METHODS, method_options
+from relevit.maps import Tape, record_attention
 from relevit.protocols import PUBLISHED
 
 PUBLISHED_STEPS = PUBLISHED["path"]["steps"]

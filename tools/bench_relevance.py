@@ -2,7 +2,7 @@
 
 The published order (RobustViT's code) makes one gradient call per block, multiplies N x N
 matrices, and runs two more forward passes a step: the current model for the class term, the
-original for the log. Ours is `relevit.attribution.gae` and `relevit.finetune.step.step_losses`. The
+original for the log. Ours is `relevit.maps` and `relevit.finetune.step.step_losses`. The
 floor is a step with one forward pass, one gradient of the class score down to the attention
 maps, left unused, and one backward pass to the weights; none uses fused attention.
 """
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from bench_core import Numbers, Table, Variant
-from relevit.attention.recording import record_attention
 from relevit.attribution import gae, patch_grid, to_heatmap
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
 from relevit.losses import Step, background_loss, confidence_loss, foreground_loss
+from relevit.maps import record_attention
 
 SETTINGS = FinetuneSettings(lr=1.0e-6)
 LOSSES = ("background", "foreground", "relevance", "classification", "total")

@@ -18,9 +18,9 @@ from relevit.base.files import project_root
 from relevit.evaluate import look
 from relevit.models import load_model
 from reproduction import plots
-from reproduction.config import RobustnessParams
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
+from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
 from reproduction.runs import outcomes, runs, table
 from reproduction.runs.table import OURS, OWN
@@ -53,7 +53,7 @@ def samples(bench, target: Path) -> None:
     Image.fromarray(whole.permute(1, 2, 0).numpy()).save(target, quality=80)
 
 
-def before_after(cfg: RobustnessParams, target: Path) -> None:
+def before_after(cfg: Params, target: Path) -> None:
     """The images of set a on whose things the original's relevance lies most, by rank alone."""
     bench = open_benchmark(cfg)
     twins = table.of(cfg).set_index(outcomes.TWINS)["run"]
@@ -125,7 +125,7 @@ def _look(means: pd.Series) -> tuple[str, str]:
 
 def main() -> None:
     plots.set_style()
-    cfg = RobustnessParams.from_preset(preset_file("study"))
+    cfg = params_of("03_robustness").from_preset(preset_file("study"))
     folder = stage_folder(cfg)
     samples(open_benchmark(cfg), DOCS / "habitats.jpg")
     before_after(cfg, DOCS / "context_maps.png")

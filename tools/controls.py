@@ -6,6 +6,7 @@ What each control asks, and the criterion that stood before the runs: docs/contr
 from __future__ import annotations
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 
 from habitats.benchmark import Benchmark, open_benchmark
@@ -14,8 +15,8 @@ from relevit.base.files import project_root
 from relevit.evaluate.predictions import predict
 from relevit.models import load_model
 from reproduction import plots
-from reproduction.config import CuresParams
 from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.params.cells import params_of
 from reproduction.runs import outcomes, runs
 from reproduction.runs import table as run_table
 from reproduction.runs.one_run import training_images
@@ -26,6 +27,7 @@ from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
 CLASSES = {"controls": "animals", "controls_things": "things"}  # of the presets
+SAME = ["classes", "world"]
 CONTROLS = ("others", "ellipse", "upside_down")
 KNOWN = 1000  # images of the training kind that say whether an original is done
 BATCH = 50
@@ -35,6 +37,27 @@ def ends(ours: pd.DataFrame, other: pd.DataFrame, name: str) -> dict[str, float]
     """`name_pts`, `name_low_pts` and `name_high_pts` of the difference on the shifted sets."""
     found = difference(ours, other)
     return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
+
+
+def with_shares(found: pd.DataFrame) -> pd.DataFrame:
+    """The share of what exact masks add that others add, in percent, with its interval.
+
+    Of the ratio of two means, by Fieller (1954), from the half widths of the intervals of both and
+    of their difference. Where these are of two rules (`relevit.evaluate.intervals`) it is near.
+    """
+    exact = found[found["masks"] == "annotated"].set_index([*SAME, "arm"])
+    for place, row in found.dropna(subset=["adds_pts", "exact_leads_pts"]).iterrows():
+        whole = exact.loc[tuple(row[[*SAME, "arm"]])]
+        part, most = row["adds_pts"], whole["adds_pts"]
+        a, b, c = (
+            (line[f"{name}_high_pts"] - line[f"{name}_low_pts"]) ** 2 / 4
+            for line, name in ((row, "adds"), (whole, "adds"), (row, "exact_leads"))
+        )
+        both = part * most - (a + b - c) / 2
+        ends = np.roots([most**2 - b, -2 * both, part**2 - a])
+        shares = [100 * part / most, *sorted(100 * np.real(ends))]
+        found.loc[place, ["share_pct", "share_low_pct", "share_high_pct"]] = shares
+    return found
 
 
 def overlap_pct(row: Row, bench: Benchmark) -> float:
@@ -55,7 +78,7 @@ def known_pct(row: Row) -> float:
 
 def table(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
-    cfg = CuresParams.from_preset(preset_file(preset))
+    cfg = params_of("04_cures").from_preset(preset_file(preset))
     bench, asked = open_benchmark(cfg), run_table.of(cfg)
     rows, missing = outcomes.split(asked[asked["part"] == "arms"], missing=True)
     print(*missing.values(), sep="\n")
@@ -139,6 +162,6 @@ def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: in
 
 
 if __name__ == "__main__":
-    both = pd.concat([table(preset) for preset in CLASSES], ignore_index=True)
+    both = with_shares(pd.concat([table(preset) for preset in CLASSES], ignore_index=True))
     both.to_csv(DOCS / "results" / "controls.csv", index=False, float_format="%.6g")
     picture(both.dropna(subset=["adds_pts"])).savefig(DOCS / "controls.png", dpi=100)

@@ -17,7 +17,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams, MapsParams
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
 from reproduction.stages import preset_file, read_stage
@@ -33,14 +33,16 @@ WEIGHTS = {  # of `weight_relevance`; arms that are not named have the one of th
 
 def asked(arms: dict[str, dict[str, Any]]) -> list[tuple[str, Row]]:
     """Every arm at every rate and weight, as a row on the animals."""
-    notebook = FinetuneNotebookParams.from_preset(preset_file("workshop"))
-    base = read_stage(notebook, FinetuneParams, validation_images=notebook.rate_images)
+    notebook = params_of("02_finetune").from_preset(preset_file("workshop"))
+    base = read_stage(notebook, FINETUNED, validation_images=notebook.rate_images)
     found = []
     for arm, changes in arms.items():
         rates = HEAD_RATES if changes.get("trained_blocks") == 0 else RATES
         for lr, weight in product(rates, WEIGHTS.get(arm, (None,))):
             grid = {"lr": lr} | ({} if weight is None else {"weight_relevance": weight})
-            params = FinetuneParams.checked(base.model_dump() | changes | grid, f"arm {arm!r}")
+            params = params_of(FINETUNED).checked(
+                base.model_dump() | changes | grid, f"arm {arm!r}"
+            )
             found.append((arm, Row(params, validated=(0, params.epochs))))
     return found
 
@@ -63,8 +65,11 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--arms", nargs="+", help="these alone")
     options, study = parser.parse_args(), preset_file("study")
-    arms = CuresParams.from_preset(study).arms | MapsParams.from_preset(study).maps
-    limit_pts = FinetuneNotebookParams.from_preset(study).limit_pts
+    arms = (
+        params_of("04_cures").from_preset(study).arms
+        | params_of("05a_ablations").from_preset(study).maps
+    )
+    limit_pts = params_of("02_finetune").from_preset(study).limit_pts
     rows = asked({name: arms[name] for name in options.arms or arms})
     with ProcessPoolExecutor(options.jobs) as pool:
         list(pool.map(runs.make, [row for _, row in rows]))

@@ -23,8 +23,8 @@ from relevit.data.batch import Batch
 from relevit.evaluate.looking import Look, look
 from relevit.models.loading import load_model
 from reproduction import plots
-from reproduction.config import RobustnessParams
 from reproduction.measures import paired
+from reproduction.params.cells import params_of
 from reproduction.plots.images import Tile, bare, draw_tile, pixels_of, tile_grid
 from reproduction.plots.style import stored
 from reproduction.runs import table
@@ -127,7 +127,7 @@ def words(names: list[str], looks: dict[str, Look]) -> list[dict]:
 
 def main() -> None:
     plots.set_style()
-    cfg = RobustnessParams.from_preset(preset_file("workshop"))
+    cfg = params_of("03_robustness").from_preset(preset_file("workshop"))
     bench, twins = open_benchmark(cfg), table.of(cfg).set_index(TWINS)["run"]
     spec = bench.spec(cfg.model)
     batch = scenes(bench, spec.image_size)

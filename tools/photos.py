@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -19,14 +20,18 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import torch
+from scipy import special, stats
 
 from habitats.real.pacs import COUNTS, DOMAINS
 from relevit.base.device import cores
 from relevit.base.files import project_root
 from relevit.base.results import read_json, read_rows, read_table
+from relevit.evaluate.intervals import smallest_effect, student
+from relevit.evaluate.lean import Interval, lean_of
 from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing, judge
 from reproduction import plots
+from reproduction.measures.class_changes import rank_correlation
 from reproduction.measures.paired import ORIGINAL, difference
 from reproduction.runs import photos
 from reproduction.runs.outcomes import ENDS
@@ -49,6 +54,10 @@ ELSEWHERE |= {name: {"source": name} for name in ("art_painting", "cartoon")}
 ELSEWHERE_SEEDS = SEEDS[:2]
 ELSEWHERE_ARMS = ("label", "relevance", "swap", "swap_strange", "both")
 GAP = "gap"  # beside the conditions: right on a background of the same class, less of another
+BIASES = (0, 4, 8)  # points of a gap that may be the masks' and not the model's
+MATTERS = 2.0  # points, the bound of *as good*
+POWER = 0.8  # with which the smallest effect that is seen is found beyond chance
+ASKED = ("change", VAL, "gap_change", "over_label", "over_relevance", "over_swap")
 
 
 # Which runs
@@ -175,7 +184,10 @@ def collected(study: Study, runs: Iterable[tuple[str, Run]]) -> tuple[pd.DataFra
 def tables(
     answers: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str] = DOMAINS[1:]
 ) -> dict[str, pd.DataFrame]:
-    """By file: arms, arms by set and condition, and the dose of each original with its response."""
+    """By file: arms; by set and condition, seeds together and apart; originals' dose and response.
+
+    Of seeds apart anybody can make the intervals again that the seeds alone decide.
+    """
     of = dict(list(answers.groupby("arm", sort=False)))
     means = figures.groupby("arm", sort=False).mean(numeric_only=True)
     places = [VAL, *shifted]
@@ -202,9 +214,11 @@ def tables(
             found |= _level(mine, "top1", [place])
             found |= _ends(mine, start, "change", [place]) if arm != ORIGINAL else {}
             by_set.append(found)
+    apart = answers.groupby(["arm", "seed", "dataset"], sort=False)["right"].mean()
     return {
         "photos": pd.DataFrame(arms),
         "photos_sets": pd.DataFrame(by_set),
+        "photos_seeds": (100 * apart).rename("top1_pct").reset_index(),
         "photos_doses": doses(of, shifted),
     }
 
@@ -230,6 +244,71 @@ def doses(of: Mapping[str, pd.DataFrame], shifted: Sequence[str]) -> pd.DataFram
             row |= _ends(ours, label, "adds", shifted) | _ends(ours, label, "adds_other", ["other"])
             rows.append(row)
     return pd.DataFrame(rows)
+
+
+def originals(found: pd.DataFrame, worlds: pd.DataFrame) -> pd.DataFrame:
+    """What `doses` say of the originals, seed by seed: a question each, Student's t over seeds.
+
+    What the line says less what relevance added, were so much of each gap the masks' (BIASES); what
+    relevance adds after longer originals less after those of the same seeds; the rank correlation
+    of gap and what relevance adds, over all. And of all seeds together the lean, as an audit has
+    it, and how many seeds that differ so would see MATTERS points with POWER.
+    """
+    each = found[found["seed"].astype(str) != "all"]
+    shorter, longer = (each[each["original"] == ORIGINAL + tail] for tail in ("", "_longer"))
+    known, asked = line(worlds), {}
+    for bias in BIASES:
+        said = np.interp(shorter["gap_pts"] - bias, known["gap_pts"], known["adds_pts"])
+        asked[f"line less relevance, bias {bias}"] = said - shorter["adds_pts"]
+    adds = (part.set_index("seed")["adds_pts"] for part in (longer, shorter))
+    asked["longer less shorter"] = np.subtract(*pd.concat(adds, axis=1).dropna().to_numpy().T)
+    rows = [
+        (name, np.mean(x), *stats.t.interval(0.95, len(x) - 1, np.mean(x), stats.sem(x)))
+        for name, x in asked.items()
+    ]
+    correlated = rank_correlation(each["gap_pts"], each["adds_pts"])
+    rows.append(("rank correlation", *[*correlated.values()][1:]))
+    whole = found[found["original"] == ORIGINAL].drop(index=shorter.index)
+    gap = whole[["gap_pts", "gap_low_pts", "gap_high_pts"]].iloc[0]
+    rows.append(("lean", *lean_of(Interval(len(shorter), *gap), "tokencut")[1:]))
+    seeds = (n for n in count(2) if errors_seen(n) * shorter["adds_pts"].std() / n**0.5 <= MATTERS)
+    rows.append((f"seeds that see {MATTERS:g} points", next(seeds), np.nan, np.nan))
+    return pd.DataFrame(rows, columns=["question", "value", "low", "high"])
+
+
+def chance(arms: pd.DataFrame) -> pd.DataFrame:
+    """How sure each difference of `arms` is, what of it survives that all are asked, and power.
+
+    A row each; where both arms name it, the better one's. `beyond`: its interval does not reach 0.
+    `p` is what Student's t of the seeds makes of that; where images made it wider, p is too large.
+    `p_bh` and `p_holm` are p among all rows (Benjamini and Hochberg 1995, Holm 1979). `sees_pts` is
+    the smallest effect that as many seeds, which differ as these do, find with POWER.
+    """
+    rows = []
+    for arm in arms.to_dict("records"):
+        for what in ASKED:
+            ends = [arm[f"{what}{end}_pts"] for end in ("", "_low", "_high")]
+            rows.append((arm["arm"], what, *ends, arm["seeds"]))
+    columns = ["arm", "what", "value_pts", "low_pts", "high_pts", "seeds"]
+    found = pd.DataFrame(rows, columns=columns).dropna()
+    tail, rival = found["arm"].str.extract("(_longer$)")[0].fillna(""), found["what"].str[5:]
+    mirrored = (rival + tail).isin(arms["arm"]) & found["arm"].isin({"label", "relevance", "swap"})
+    mirrored |= found["arm"].isin({"label_longer", "relevance_longer"}) & rival.isin(FROM_LONGER)
+    found = found[~(mirrored & (found["value_pts"] < 0))].copy()
+    freedom = found["seeds"].to_numpy() - 1
+    error = (found["high_pts"] - found["low_pts"]) / 2 / student(freedom)
+    found["p"] = 2 * special.stdtr(freedom, -found["value_pts"].abs() / error)
+    found["p"] = found["p"].fillna(1.0)  # of one seed, or of no difference in any
+    found["beyond"] = (found["low_pts"] > 0) | (found["high_pts"] < 0)
+    found["p_bh"] = stats.false_discovery_control(found["p"])
+    rising = found["p"].sort_values()
+    found["p_holm"] = (rising * np.arange(len(rising), 0, -1)).cummax().clip(upper=1)
+    return found.assign(sees_pts=error * found["seeds"].map(errors_seen))
+
+
+def errors_seen(seeds: int) -> float:
+    """How many standard errors off 0 an effect is that so many seeds find with POWER."""
+    return float(smallest_effect(student(seeds - 1), seeds - 1, POWER))
 
 
 def line(worlds: pd.DataFrame) -> pd.DataFrame:
@@ -289,15 +368,20 @@ def write(study: Study, rates: pd.DataFrame, docs: Path = DOCS) -> None:
     for name, other in elsewhere(study).items():
         answers, figures = collected(other, smaller(taken(rates)))
         if len(figures):
-            others[name] = tables(answers, figures, other.shifted)["photos"]
-    if others:
-        made["photos_elsewhere"] = pd.concat(others, names=["where"]).reset_index("where")
+            others[name] = tables(answers, figures, other.shifted)
+    for kind, name in (("photos", "photos_elsewhere"), ("photos_seeds", "photos_elsewhere_seeds")):
+        if others:
+            each = {where: found[kind] for where, found in others.items()}
+            made[name] = pd.concat(each, names=["where"]).reset_index("where")
+    worlds = pd.read_csv(WORLDS)
+    made["photos_originals"] = originals(made["photos_doses"], worlds)
+    made["photos_chance"] = chance(made["photos"])
     kept = ["arm", "lr", "drop_pts", "class_loss_before", "class_loss", "passes", "taken"]
     made["photos_rates"] = rates.reindex(columns=kept)
     for name, table in made.items():
         path = docs / "results" / f"{name}.csv"
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
-    picture(made["photos_doses"], pd.read_csv(WORLDS)).savefig(docs / "photos.png", dpi=100)
+    picture(made["photos_doses"], worlds).savefig(docs / "photos.png", dpi=100)
 
 
 def main() -> None:

@@ -107,10 +107,6 @@ class Benchmark:
         """What `draw` is told for masks as a protocol has them; drawings have exact ones (A7)."""
         return {}
 
-    def probe(self, spec: ModelSpec) -> Iterator[Batch]:
-        """Images that no test uses, on which `make_classifier` compares formats."""
-        raise NotImplementedError
-
     def with_masks(
         self, count: int, *, seed: int = 0, size: int | None = None
     ) -> tuple[Batch, int]:

@@ -16,7 +16,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torchvision.transforms.v2.functional import gaussian_blur
 
-from relevit.attention.patches import over_patches
+from relevit.maps import need_whole
 
 REACH = 4.0  # standard deviations to which the blur is computed; beyond lies 0.006 % of it
 
@@ -47,31 +47,23 @@ def jigsaw(
 ) -> UInt8[Tensor, "batch 3 height width"]:
     """Cut each image into `grid` x `grid` tiles and exchange two tiles, `swaps` times.
 
-    Or into the patches of a model's grid (`patch_grid`); what lies under no patch stays.
+    Or into the patches of a model's grid (`patch_grid`).
     Source: IAV Fig. 3c (grid 2) and 3d (patch grid). Each swap draws two different places,
     all pairs alike, from `seed` and the image's number alone (`first_index` and up), so that an
     image does not depend on its batch and more swaps go on from fewer. A tile may be drawn again:
     two swaps of a 2 x 2 grid undo each other in one of six images.
-    Raises: ValueError for tiles that are no whole numbers of pixels, or lie beyond the images.
+    Raises: ValueError for tiles that are no whole numbers of pixels.
     """
     grid = (grid, grid) if isinstance(grid, int) else grid
     rows, columns = grid
-    whole, size = over_patches(images, grid), images.shape[-2:]
-    if any(side > has for side, has in zip(whole.shape[-2:], size, strict=True)):
-        raise ValueError(
-            "jigsaw: the model pads these images, and its last patches lie beyond them in part; "
-            "give images of whole patches"
-        )
+    need_whole(tuple(images.shape[-2:]), grid)
     numbers = range(first_index, first_index + len(images))
     places = np.stack([_places(rows * columns, swaps, seed, number) for number in numbers])
     order = torch.from_numpy(places).to(images.device)
-    tiles = whole.unflatten(3, (columns, -1)).unflatten(2, (rows, -1))  # b c row y column x
+    tiles = images.unflatten(3, (columns, -1)).unflatten(2, (rows, -1))  # b c row y column x
     tiles = tiles.permute(0, 2, 4, 1, 3, 5).flatten(1, 2)
     moved = tiles[torch.arange(len(images), device=images.device)[:, None], order]
-    moved = moved.unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5)
-    result = images.clone()
-    result[..., : whole.shape[-2], : whole.shape[-1]] = moved.reshape(whole.shape)
-    return result
+    return moved.unflatten(1, (rows, columns)).permute(0, 3, 1, 4, 2, 5).reshape(images.shape)
 
 
 def _places(tiles: int, swaps: int, seed: int, number: int) -> Int[np.ndarray, " tiles"]:

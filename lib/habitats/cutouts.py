@@ -7,7 +7,7 @@ al. 2021), which pastes cut-out photographs on backgrounds and varies one thing 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, ClassVar
@@ -20,14 +20,13 @@ from torch.nn.functional import interpolate
 from habitats.benchmark import Benchmark, Split
 from habitats.composing import PARTS, compose, home_family
 from habitats.drawings import ANIMALS, PRETRAINING, Drawings, class_split
+from habitats.kept import drawn_once
 from habitats.textures import SEEN, SIDE
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
-from relevit.models.spec import ModelSpec
 
 SIZE = 112  # pixels of a side where no other is asked for
 CHUNK = 32  # images drawn at once; the bytes do not depend on it
-PROBED = 16  # images of each shifted set's kind
 FRESH = 400  # validation images before those that no choice was made on
 
 
@@ -167,7 +166,24 @@ class Cutouts(Benchmark):
         families = [None] * len(indices) if families is None else families
         wanted = list(zip(indices, labels, families, strict=True))
         parts = [wanted[i : i + CHUNK] for i in range(0, len(wanted), CHUNK)]
-        return join([compose(self, set_name, part, seed, size, without) for part in parts])
+        return join([self._part(set_name, part, seed, size, without) for part in parts])
+
+    def _part(
+        self,
+        set_name: str,
+        wanted: Sequence[tuple[int, int, int | None]],
+        seed: int,
+        size: int,
+        without: Collection[str],
+    ) -> Batch:
+        draw = partial(compose, self, set_name, wanted, seed, size, without)
+        if set_name == "train" and self.habitats:  # an original looks at each of these once
+            return draw()
+        numbers = [[None if n is None else int(n) for n in one] for one in wanted]
+        world = (self.rules, self.recipes[set_name], self.habitats, self.prop_scale)
+        names = (self.drawings.classes, self.things.name, self.things.classes)
+        asked = (*world, *names, set_name, numbers, int(seed), size, sorted(without))
+        return drawn_once(repr(asked), draw)
 
     def pictures(
         self, set_name: str, count: int, *, seed: int = 0, size: int | None = None
@@ -185,11 +201,6 @@ class Cutouts(Benchmark):
 
     def split(self, seed: int) -> Split:
         return class_split(seed)
-
-    def probe(self, spec: ModelSpec) -> Iterator[Batch]:
-        """New draws of the shifted sets' kinds."""
-        for name in SHIFTED_SETS:
-            yield self.draw(name, range(PROBED), seed=1, size=spec.image_size)
 
     def fresh(self, count: int, *, seed: int = 0, size: int) -> Batch:
         return self.draw("validation", range(FRESH, FRESH + count), seed=seed, size=size)

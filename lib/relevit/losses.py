@@ -110,7 +110,7 @@ def gradmask_loss(
     Source: RobustViT Eq. 9: the L2 norm of each image, averaged over the batch. `mean_square` is
     over batch, channels and pixels (differences B8). Without `exact_gradient` the term is a
     constant to autograd and trains nothing (B9); with it, attention must not be fused
-    (`relevit.attention.recording.unfused_attention`). `images` require grad.
+    (`relevit.maps.unfused_attention`). `images` require grad.
     """
     answer = step.logits.gather(1, step.labels[:, None]).sum()
     slopes = _slopes_off_object(answer, step, exact_gradient, edges_in_both)
@@ -207,10 +207,17 @@ def background_of(masks: Masks, pixels: Tensor, edges_in_both: bool = False) -> 
 
 
 def _fitting(masks: Masks, pixels: Tensor) -> Masks:
-    """The masks of these pixels. Raises: ValueError for those of another size, or off [0, 1]."""
+    """The masks of these pixels.
+
+    A GPU would have to be waited for to see their values: off [0, 1] its losses are NaN.
+    Raises: ValueError for those of another size or, on a processor, off [0, 1].
+    """
     # They would broadcast, or turn the loss round.
     fits = masks.shape == (len(pixels), 1, *pixels.shape[2:])
-    if not (fits and bool(((masks >= 0) & (masks <= 1)).all())):  # NaN is in no range
+    inside = (masks >= 0) & (masks <= 1)  # NaN is in no range
+    if fits and masks.device.type != "cpu":
+        return torch.where(inside, masks, torch.nan)
+    if not (fits and bool(inside.all())):
         raise ValueError(
             f"losses: masks {list(masks.shape)} from {float(masks.min()):g} to "
             f"{float(masks.max()):g} for pixels {list(pixels.shape)}; give one for each pixel, "

@@ -6,12 +6,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from relevit.base.files import project_root, run_folder, write_atomically
 from relevit.base.results import Kept, read_json
 from relevit.choices.messages import shown
-from reproduction.config import NOTEBOOKS, Params, PipelineParams
+from reproduction.params.cells import Params, params_of
+from reproduction.params.preset import Pipeline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +22,6 @@ SUMMARY = "summary.json"
 # Environment variable of a notebook's process, and its value where the pipeline runs it.
 BY, PIPELINE = "RELEVIT_RUN_BY", "pipeline"
 FREE = {"device", "output_root", "preset", "shown"}  # change nothing in a stage's results
-
-Stage = TypeVar("Stage", bound=Params)
 
 
 def stage_folder(cfg: Params) -> Path:
@@ -65,18 +64,18 @@ def preset_file(preset: str) -> Path:
     return project_root() / "params" / f"{preset}.yaml"
 
 
-def read_pipeline(preset: str) -> PipelineParams:
+def read_pipeline(preset: str) -> Pipeline:
     """What the pipeline of a preset runs. Raises: ValueError, FileNotFoundError."""
-    return PipelineParams.from_preset(preset_file(preset))
+    return Pipeline.from_preset(preset_file(preset))
 
 
-def read_stage(cfg: Params, stage: type[Stage], **others: Any) -> Stage:
-    """The parameters of another stage, from its section in the preset of `cfg`.
+def read_stage(cfg: Params, name: str, **others: Any) -> Params:
+    """The parameters of another stage (`params_of`), from its section in the preset of `cfg`.
 
     What all stages share, device and results folder are those of `cfg`; `others` are changed.
     Raises: FileNotFoundError, ValueError.
     """
-    path = preset_file(cfg.preset)
+    stage, path = params_of(name), preset_file(cfg.preset)
     shared = cfg.model_dump(include=set(Params.model_fields))
     values = stage.values_of_preset(path) | shared | others
     return stage.checked(values, f"{path}: {stage.notebook}")
@@ -95,8 +94,7 @@ def results_of(cfg: Params, notebook: str) -> Path:
             f"python -m reproduction.pipeline {cfg.preset} {notebook}"
         )
     path = preset_file(cfg.preset)
-    stage = NOTEBOOKS[notebook]
-    asked = _one_level(Kept(path, stage.from_preset(path).model_dump()))
+    asked = _one_level(Kept(path, params_of(notebook).from_preset(path).model_dump()))
     made = _one_level(read_summary(folder).values_of("parameters"))
     for key in sorted(made.keys() & asked.keys() - FREE):
         if made[key] != asked[key]:

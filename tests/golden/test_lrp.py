@@ -16,8 +16,8 @@ from functools import partial
 import pytest
 import torch
 
-from relevit.attention.token_rows import carry_rows
 from relevit.attribution import METHODS, lrp
+from relevit.maps import carry_rows
 
 EPS = {"asis": 1e-5, "eps1e-6": 1e-6}  # of the final norm, in the published class and in timm's
 

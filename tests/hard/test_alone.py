@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from pipeline.projects import PRESET, ROOT, copy_project
-from reproduction.config import NOTEBOOKS, READS, notebook_file
+from reproduction.params.order import NOTEBOOKS, READS, notebook_file
 from reproduction.pipeline.plan import write_parameters
 
 CHANGED = {

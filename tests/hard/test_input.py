@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reproduction.config import NOTEBOOKS
+from reproduction.params.cells import params_of
+from reproduction.params.order import NOTEBOOKS
 
 DEEP = [0]
 for _ in range(60):
@@ -40,7 +41,7 @@ def tried(cls, key, value):
         return None, str(error)
 
 
-@pytest.mark.parametrize("cls", NOTEBOOKS.values(), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", [*map(params_of, NOTEBOOKS)], ids=NOTEBOOKS)
 def test_a_parameter_is_taken_as_it_is_or_refused_in_lines_that_name_it(cls):
     start = time.process_time()
     for key in [*cls.model_fields, "no_such_name"]:
@@ -67,7 +68,7 @@ resource.setrlimit(resource.RLIMIT_AS, (12 * 2**30, 12 * 2**30))
 warnings.simplefilter("ignore")
 folder = Path(sys.argv[2])
 if sys.argv[1] == "yaml":
-    from reproduction.config.base import preset_sections as use
+    from reproduction.params.cells import preset_sections as use
 elif sys.argv[1] == "weights":
     from relevit.models.loading import load_model
     from relevit.models.checkpoints import load_weights

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from reproduction.config import NOTEBOOKS
+from reproduction.params.order import NOTEBOOKS
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")

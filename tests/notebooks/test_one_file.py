@@ -7,7 +7,7 @@ import torch
 
 from habitats.cutouts import TEST_SETS
 from relevit import gae, load_model
-from relevit.attention.recording import record_attention
+from relevit.maps import record_attention
 
 FILE = runpy.run_path(str(Path(__file__).parents[2] / "notebooks" / "robustvit.py"))
 SMALL = ["--model", "tiny", "--per-class", "1", "--epochs", "2", "--test", "8", "--rate", "1e-4"]

@@ -9,7 +9,7 @@ import re
 import nbformat
 import pytest
 
-from reproduction.config import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 from reproduction.pipeline.notebooks import finished_notebooks, project_root
 
 TAG = "nbval-check-output"

@@ -45,15 +45,14 @@ def test_nbval_finds_a_broken_number_in_a_stored_notebook(tmp_path):
     (printed,) = checked.outputs
     assert "40" in printed.text
     printed.text = printed.text.replace("40", "41")
-    folder = tmp_path / "notebooks"  # beside params/, so that nothing is written elsewhere
-    folder.mkdir()
-    shutil.copytree(ROOT / "params", tmp_path / "params")
+    for name in ("params", "notebooks"):  # whose cells say what parameters there are
+        shutil.copytree(ROOT / name, tmp_path / name)
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     broken = new_notebook(cells=[*code[:3], checked], metadata={"kernelspec": kernel})
-    nbformat.write(broken, folder / "broken.ipynb")
+    nbformat.write(broken, tmp_path / "notebooks" / "00_start.ipynb")
     options = ("-p", "no:cacheprovider", "-rA", "-q", "--nbval-lax", "--nbval-current-env")
-    ended = call(tmp_path, "pytest", *options)
+    ended = call(tmp_path, "pytest", "notebooks/00_start.ipynb", *options)
     assert ended.returncode == 1, ended.stdout
-    assert "PASSED notebooks/broken.ipynb::Cell 2" in ended.stdout
-    assert "FAILED notebooks/broken.ipynb::Cell 3" in ended.stdout
+    assert "PASSED notebooks/00_start.ipynb::Cell 2" in ended.stdout
+    assert "FAILED notebooks/00_start.ipynb::Cell 3" in ended.stdout
     assert ended.stdout.count("FAILED ") == 1

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat import NotebookNode
 
-from reproduction.config import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / notebook_file(name) for name in NOTEBOOKS]
@@ -49,21 +49,14 @@ def parameters_cell(notebook: NotebookNode) -> NotebookNode:
     return cell
 
 
-def assigned(notebook: NotebookNode) -> dict[str, object]:
-    """Names and values of the parameters cell."""
-    statements = ast.parse(parameters_cell(notebook).source).body
-    return {node.target.id: ast.literal_eval(node.value) for node in statements}
-
-
 def begins(cell: NotebookNode) -> str:
     """Enough of a cell to find it by."""
     return cell.source.strip().splitlines()[0][:60] if cell.source.strip() else "(empty cell)"
 
 
-def test_every_notebook_has_parameters_and_the_other_way_round():
+def test_every_notebook_is_in_the_order_and_the_other_way_round():
     lie = {*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("notebooks/appendix/*.ipynb")}
     assert set(PATHS) == lie
-    assert {name: cls.notebook for name, cls in NOTEBOOKS.items()} == {n: n for n in NOTEBOOKS}
 
 
 def test_first_cell_says_what_the_notebook_is(notebook):
@@ -93,31 +86,10 @@ def test_parameters_are_written_so_that_papermill_reads_them_right(notebook):
             assert "." in token.string, "YAML reads 3e-6 as text"
 
 
-def test_parameters_are_the_defaults_and_the_quick_preset(path, notebook):
-    cls = NOTEBOOKS[path.stem]
-    defaults, values = cls(), assigned(notebook)
-    assert cls(**values) == defaults == cls.from_preset(ROOT / "params" / "quick.yaml")
-    kinds = {key: type(value) for key, value in defaults.model_dump().items()}
-    if path.stem == "10_your_own":
-        del kinds["more_losses"]  # of the command
-    assert {key: type(value) for key, value in values.items()} == kinds
-
-
-def test_parameters_say_what_they_are(path, notebook):
-    """papermill's --help-notebook shows the comments."""
-    fields = NOTEBOOKS[path.stem].model_fields
-    lines = parameters_cell(notebook).source.splitlines()
-    said = dict(line.partition(":")[::2] for line in lines if line[:1].isalpha())
-    assert {key: text.partition("  # ")[2] for key, text in said.items()} == {
-        key: fields[key].description for key in said
-    }
-
-
 def test_parameters_are_checked_at_once(path, notebook):
     cells = code_cells(notebook)
     after = cells[cells.index(parameters_cell(notebook)) + 1]
-    cls = NOTEBOOKS[path.stem].__name__
-    assert f"cfg = {cls}.from_notebook(globals())" in after.source.splitlines()
+    assert f'cfg = take("{path.stem}", globals())' in after.source.splitlines()
     assert len(ast.parse(after.source).body) == 2, "only the import and cfg: nothing heavy before"
 
 

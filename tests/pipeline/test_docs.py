@@ -4,11 +4,9 @@ import re
 import shlex
 import shutil
 import subprocess
-import tomllib
-from configparser import ConfigParser
+from collections.abc import Iterator
 
 import pytest
-import yaml
 from PIL import Image
 
 from relevit.attribution import METHODS
@@ -19,7 +17,9 @@ from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
-from reproduction.config import NOTEBOOKS, BenchmarkParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
+from reproduction.params.order import NOTEBOOKS
 from reproduction.pipeline import cli
 
 from .projects import ROOT
@@ -41,14 +41,16 @@ TABLES = {
 
 
 @pytest.fixture
-def blocks(monkeypatch) -> dict[str, list[str]]:
+def blocks() -> Iterator[dict[str, list[str]]]:
     """The blocks of docs/extending.md by language; what they add is taken away again."""
-    for table, _ in TABLES.values():
-        monkeypatch.setattr(table, "_known", dict(table))
+    before = {name: dict(table) for name, (table, _) in TABLES.items()}
     found: dict[str, list[str]] = {}
     for kind, code in FENCE.findall((ROOT / "docs" / "extending.md").read_text()):
         found.setdefault(kind, []).append(code)
-    return found
+    yield found
+    for name, (table, _) in TABLES.items():
+        table.clear()
+        table.update(before[name])
 
 
 def test_the_examples_of_extending_run(blocks, capsys):
@@ -58,33 +60,20 @@ def test_the_examples_of_extending_run(blocks, capsys):
     assert "last_block: mIoU" in capsys.readouterr().out
 
 
-def test_extensions_are_short_and_known_to_the_command_and_to_parameters(
-    blocks, tmp_path, monkeypatch, capsys
-):
-    """The page's own functions and entry points, as a package that is installed."""
-    added = {name: c for c in blocks["python"] for name in TABLES if f"@{name}.register" in c}
-    lines = {name: len(code.splitlines()) for name, code in added.items()}
+def test_extensions_are_short_and_known_to_the_command_and_to_parameters(blocks, tmp_path, capsys):
+    added = {name: c for c in blocks["python"] for name in TABLES if f"\n{name}[" in c}
+    lines = {name: sum(map(bool, code.splitlines())) for name, code in added.items()}
+    assert lines.keys() == TABLES.keys()
     assert all(lines[name] <= most for name, (_, most) in TABLES.items()), lines
-    (tmp_path / "mine.py").write_text("\n".join(added.values()))
-    project = tomllib.loads("\n".join(blocks["toml"]))["project"]
-    about = tmp_path / "mine-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
-    groups = ConfigParser()
-    groups.read_dict(project["entry-points"])
-    with (about / "entry_points.txt").open("w") as file:
-        groups.write(file)
-    monkeypatch.syspath_prepend(tmp_path)
-    for table, _ in TABLES.values():
-        monkeypatch.setattr(table, "_complete", False)
+    exec("\n".join(added.values()), {"__name__": "mine"})
 
     Image.new("RGB", (112, 112), "red").save(tmp_path / "cat.png")
     for model in ("tiny", "relu_vit"):
         told = ["explain", f"{tmp_path}/cat.png", "--model", model, "--method", "last_block"]
         assert cli.main([*told, "-o", f"{tmp_path}/map.png"]) == 0, capsys.readouterr().err
-    for arm in yaml.safe_load(blocks["yaml"][0])["04_cures"]["arms"].values():
-        resolved(FinetuneParams(**arm), 1e-5, "float32")
-    assert BenchmarkParams(data="arrays").data == "arrays"
+    asked = {"augmentation": "blur", "more_losses": {"speckle": 0.1}}
+    resolved(params_of(FINETUNED)(**asked), 1e-5, "float32")
+    assert Benchmark(data="arrays").data == "arrays"
     assert cure_settings(OwnChoices(cure="blur"), "blur")["augmentation"] == "blur"
     own = cure_settings(OwnChoices(more_losses={"speckle": 3.0}), "relevance")
     assert "speckle" in FinetuneSettings(lr=1.0, **own).terms and own["weights"]["speckle"] == 3.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reproduction.config import NOTEBOOKS
+from reproduction.params.order import NOTEBOOKS
 
 from .pages import Page, broken
 from .projects import ROOT

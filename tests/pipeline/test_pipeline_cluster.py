@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reproduction.config import NOTEBOOKS
-from reproduction.config.preset import read_preset
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
 from reproduction.runs import table

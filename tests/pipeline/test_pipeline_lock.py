@@ -39,13 +39,19 @@ rule second:
 # The pipeline on that, without what takes long and is tested elsewhere.
 DRIVER = """
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 import reproduction.pipeline
 from reproduction.pipeline import run
-preset = SimpleNamespace(path=Path("params/small.yaml"), stages={"second": None})
+of_pipeline = SimpleNamespace(gpu_mb=1)
+preset = SimpleNamespace(
+    path=Path("params/small.yaml"), stages={"second": None}, pipeline=of_pipeline
+)
 run.check = lambda name, stages: preset
 run._gpus = lambda: 0
+run._drawing = lambda *given: nullcontext()
+run.forked.server = lambda *given: nullcontext(dict)
 run.check_devices = run.fetch = lambda preset: None
 nothing = lambda *given: {}
 calls = ('unmake_failed', 'write_plan', 'failures')
@@ -200,6 +206,27 @@ def test_same_command_goes_on_after_a_run_that_was_killed(small, running):
     assert [line[-len("1 of 2 jobs done") :] for line in err.splitlines()] == [
         "1 of 2 jobs done", "2 of 2 jobs done"
     ]  # fmt: skip
+
+
+FULL = """
+rule all:
+    input: "outputs/small/second"
+rule second:
+    message: "second: needs memory"
+    output: "outputs/small/second"
+    shell: "echo x >> tries; test `wc -l < tries` = {enough} && touch {{output}} || "
+        "(echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate'; false)"
+"""
+
+
+@pytest.mark.parametrize(("enough", "code"), [(2, 0), (3, 1)])
+def test_a_stage_without_memory_on_the_gpu_is_tried_once_alone(small, enough, code):
+    (small / "Snakefile").write_text(FULL.format(enough=enough))
+    out, err = (run := start(DRIVER, "--jobs", "4")).communicate(timeout=2 * PATIENCE_S)
+    assert run.returncode == code, out + err
+    assert (small / "tries").read_text() == "x\n" * 2
+    assert f"{pipeline.FULL_GPU}; what is left has it alone" in err
+    assert (f"{pipeline.FULL_GPU} alone, too: " in err) == bool(code)
 
 
 def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):

@@ -5,9 +5,11 @@ import shutil
 from itertools import pairwise
 from typing import NamedTuple
 
-from reproduction.config.preset import read_preset
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.machine import places
+from reproduction.pipeline.machine.places import Places
 from reproduction.pipeline.progress import PAGE
 from reproduction.stages import preset_file
 
@@ -57,7 +59,8 @@ def replay(jobs: dict[str, Job]) -> tuple[dict[str, float], dict[str, float]]:
 def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, monkeypatch):
     """`make reproduce` on two cores, with the seconds of its stages and runs that are stored."""
     monkeypatch.chdir(project)
-    monkeypatch.setattr(pipeline, "cores", lambda: CORES)
+    for module in (pipeline, places):
+        monkeypatch.setattr(module, "cores", lambda: CORES)
     (project / plan.TIMES).parent.mkdir(parents=True)
     shutil.copy2(ROOT / plan.TIMES, project / plan.TIMES)
     snakefile = (project / "Snakefile").read_text()
@@ -65,7 +68,7 @@ def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, mo
     told = plan.write_plan(read_preset(preset_file("workshop")), CORES)
     numbers = {name: re.match(r"runs (\d+)", name) for name in told}
     seconds = {f"runs_{int(n[1]) - 1}" if n else name: told[name] for name, n in numbers.items()}
-    options = {"jobs": CORES, "capture_output": True, "text": True}
+    options = {"here": Places(CORES, {}), "capture_output": True, "text": True}
     done = pipeline.snakemake("workshop", "--dry-run", "--quiet", "host", "reason", **options)
     assert dict(pairwise(done.args))["--scheduler"] == "greedy"
     jobs = jobs_of(done.stdout + done.stderr, seconds)

@@ -1,16 +1,18 @@
 """What the pipeline plans: the stages and runs that a change makes anew."""
 
 import json
+import re
 import shutil
-from itertools import pairwise
+from itertools import product
 from pathlib import Path
 
 import pytest
 
-from reproduction.config import NOTEBOOKS
-from reproduction.config.preset import read_preset
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.machine import places
 from reproduction.runs import runs, table
 from reproduction.stages import EXECUTED, SUMMARY, preset_file
 
@@ -154,25 +156,84 @@ def test_one_more_line_of_the_sweep_adds_its_runs_alone(here):
     assert before < after and len(after - before) == 3, "two runs, and one to find their rate"
 
 
-@pytest.mark.parametrize(
-    ("jobs", "gpus", "threads", "places"),
-    [(1, 0, 8, 1), (2, 0, 4, 2), (16, 0, 1, 16), (4, 1, 8, 1), (4, 2, 4, 2), (1, 4, 8, 4)],
-)
-def test_cores_are_shared_by_the_stages_that_compute_at_once(
-    monkeypatch, jobs, gpus, threads, places
+# Machines, and the places on them: -j, cores and the free MB of each GPU, where a stage needs 2000;
+# stages at once, the threads of each, and the room on each GPU.
+PLACES = [
+    (None, 1, {}, 1, 1, {}),
+    (None, 2, {}, 2, 1, {}),
+    (None, 16, {}, 2, 8, {}),  # a processor is divided as it always was
+    (1, 8, {}, 1, 8, {}),
+    (16, 8, {}, 16, 1, {}),
+    (None, 16, {"a": 80000}, 8, 2, {"a": 40}),
+    (12, 16, {"a": 80000}, 12, 1, {"a": 40}),
+    (None, 16, {"a": 11000}, 5, 3, {"a": 5}),
+    (None, 8, {"a": 11000}, 4, 2, {"a": 5}),
+    (8, 16, {"a": 3999}, 1, 16, {"a": 1}),
+    (None, 1, {"a": 80000}, 1, 1, {"a": 40}),
+    (None, 16, {"a": 80000, "b": 1999, "c": 5000}, 8, 2, {"a": 40, "c": 2}),  # b is taken
+    (None, 16, {"a": 2500, "b": 4500}, 3, 5, {"a": 1, "b": 2}),
+    (4, 8, {"0": None}, 1, 8, {"0": 1}),  # nobody says
+    (None, 8, {"0": None, "1": None}, 2, 4, {"0": 1, "1": 1}),
+]
+
+
+@pytest.mark.parametrize(("jobs", "many", "free_mb", "at_once", "threads", "gpus"), PLACES)
+def test_stages_at_once_are_what_cores_and_gpus_have_room_for(
+    monkeypatch, jobs, many, free_mb, at_once, threads, gpus
 ):
     commands = []
-    monkeypatch.setattr(pipeline, "cores", lambda: 8)
+    for module in (places, pipeline):
+        monkeypatch.setattr(module, "cores", lambda: many)
     monkeypatch.setattr(pipeline.subprocess, "run", lambda command, **_: commands.append(command))
-    pipeline.snakemake("quick", jobs=jobs, gpus=gpus)
-    (command,) = commands
-    assert {f"threads={threads}", f"gpus={gpus}", f"gpu={places}"} <= set(command)
+    here = places.places(jobs, free_mb, 2000)
+    assert here == (at_once, gpus)
+    pipeline.snakemake("quick", here=here)
+    rooms = {f"gpu_{number}={room}" for number, room in enumerate(gpus.values())}
+    assert {f"threads={threads}", f"gpu={at_once}"} | rooms <= set(commands[0])
 
 
-def test_runs_take_turns_on_several_gpus(here):
+def test_a_gpu_without_room_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match=r"^device: 1999 MB of the GPU's memory are free, and a "):
+        places.places(8, {"a": 1999, "b": 3}, 2000)
+
+
+SMI = "0, GPU-a, 81000\n1, GPU-b, 500\n"
+
+
+@pytest.mark.parametrize(
+    ("visible", "count", "said", "free_mb"),
+    [
+        (None, 0, SMI, {}),
+        (None, 2, SMI, {"GPU-a": 81000, "GPU-b": 500}),
+        ("1", 1, SMI, {"1": 500}),
+        ("GPU-b,GPU-a", 2, SMI, {"GPU-b": 500, "GPU-a": 81000}),
+        ("", 0, SMI, {}),
+        ("MIG-a", 1, "0, GPU-a, [N/A]\n", {"MIG-a": None}),
+        (None, 1, "0, GPU-a, [N/A]\n", {"0": None}),
+        (None, 2, None, {"0": None, "1": None}),  # not there: of another maker, or in a container
+    ],
+)
+def test_free_memory_is_told_of_the_gpus_that_torch_sees(
+    tmp_path, monkeypatch, visible, count, said, free_mb
+):
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.delenv(places.VISIBLE, raising=False)
+    if visible is not None:
+        monkeypatch.setenv(places.VISIBLE, visible)
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\n" + ("exit 9" if said is None else f"printf '{said}'"))
+    program.chmod(0o755)
+    assert places.free_mb(count) == free_mb
+
+
+def test_each_stage_sees_one_of_several_gpus(here):
     plan.write_plan(read_preset(preset_file(PRESET)), 2)
     options = ("--dry-run", "--forceall", "--printshellcmds")
-    done = pipeline.snakemake(PRESET, *options, jobs=2, gpus=2, capture_output=True, text=True)
-    words = (done.stdout + done.stderr).split()
-    told = {after for word, after in pairwise(words) if word == "--device"}
-    assert done.returncode == 0 and told == {"cuda:0", "cuda:1"}
+    two = places.Places(2, {"GPU-a": 1, "GPU-b": 1})
+    done = pipeline.snakemake(PRESET, *options, here=two, capture_output=True, text=True)
+    pattern = (
+        r"(?m)^Shell command: (?:CUDA_VISIBLE_DEVICES=(\S+) )?python -m (papermill|reproduction)"
+    )
+    commands = re.findall(pattern, done.stdout + done.stderr)
+    assert done.returncode == 0, done.stderr
+    assert {*commands} == {*product(("GPU-a", "GPU-b"), ("papermill", "reproduction"))}

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from reproduction.config import NOTEBOOKS, BaselinesParams
+from reproduction.params.cells import params_of
 from reproduction.pipeline import run as pipeline
 from reproduction.runs import table
 from reproduction.stages import read_summary
@@ -34,7 +34,7 @@ def test_every_stage_leaves_its_notebook_its_parameters_and_results(finished):
     project, ended = finished
     assert ended.code == 0, ended.out + ended.err
     for name in FEW:
-        cls, stage = NOTEBOOKS[name], results(project) / name
+        cls, stage = params_of(name), results(project) / name
         params = cls.from_preset(project / "params" / f"{PRESET}.yaml")
         summary = json.loads((stage / "summary.json").read_text())
         assert cls.checked(summary["parameters"], name) == params
@@ -78,7 +78,7 @@ def test_stage_whose_last_cell_fails_spoils_nothing_and_is_still_to_be_made(
 
 def test_run_that_fails_is_a_gap(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
-    asked = table.of(BaselinesParams.from_preset(changeable / "params" / f"{PRESET}.yaml"))
+    asked = table.of(params_of("04a_cures").from_preset(changeable / "params" / f"{PRESET}.yaml"))
     row = asked.query("part == 'sweep' and arm == 'ours' and method != 'relevance'")["run"].iloc[0]
     shutil.rmtree(row.folder)
     (row.folder / "sets").write_text("in the way")  # of its answers

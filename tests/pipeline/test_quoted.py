@@ -74,6 +74,7 @@ def test_constants_are_still_said(page):
         ("1", "added published original", "1,042"),
         ("9", "added seeds", "3"),
         ("9", "added world=own count", "1"),
+        ("1.0", "added a with_sees", "4.7"),  # 3.6 * 5.653 / 4.303
         ("takes 1 s", "times quick a seconds", "takes 30 s"),
         ("takes 1 s", "times notebook=b seconds", "takes 5 min"),
         ("+1.0 (+0.0 to +2.0)", "notes/arms labels val", "+7.1 (+5.4 to +8.8)"),
@@ -94,6 +95,7 @@ def test_a_number_keeps_its_form(results, stands, source, written):
         ("1.0<!--=added a size-->", "no column 'size'; use one of"),
         ("1.0<!--=added a arm=other with-->", "0 rows, and not one"),
         ("1.0 (0.0 to 1.0)<!--=added published with-->", "'0.8' has no interval"),
+        ("1.0<!--=added published with_sees-->", "'with' has no interval"),
         ("1.0<!--=nosuch a with-->", "no file 'nosuch'; use one of"),
         ("<!-- table: nosuch -->\n<!-- end -->", "no file 'nosuch'; use one of"),
         ("9 seeds<!--=added seeds-->", "no number stands before it"),

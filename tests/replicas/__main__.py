@@ -51,7 +51,7 @@ def write_all(data_root: Path, finetuned_classes: int, seeds: list[int]) -> None
 def main(arguments: list[str] | None = None) -> int:
     """Command line; the exit code is the pipeline's."""
     parser = argparse.ArgumentParser(prog="python -m replicas", description=__doc__)
-    parser.add_argument("-j", "--jobs", type=int, default=1, help="stages at once (default 1)")
+    parser.add_argument("-j", "--jobs", type=int, help="stages at once (default: what fits)")
     jobs = parser.parse_args(arguments).jobs
     shutil.copy(Path(__file__).with_name(f"{PRESET}.yaml"), project_root() / "params")
     params = read_pipeline(PRESET)
@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.write(f"Writing replicas of the data sets to {data_root}\n")
         write_all(data_root, params.benchmark.finetuned_classes, params.seeds)
         (data_root / "whole").touch()
-    return pipeline.main([PRESET, "-j", str(jobs)])
+    return pipeline.main([PRESET, *(["-j", str(jobs)] if jobs else [])])
 
 
 if __name__ == "__main__":

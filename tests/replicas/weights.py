@@ -10,7 +10,6 @@ from relevit.models.registry import PAPER_MODELS
 SMALL = {"img_size": 64, "embed_dim": 16, "depth": 2, "num_heads": 2}
 BEIT = SMALL | {"use_abs_pos_emb": False, "use_rel_pos_bias": True, "init_values": 0.1}
 CREATE = timm.create_model
-LINEAR = {"weight": (3, 16), "bias": (3,)}  # sizes of a linear head
 DROPPED = {"positional_embedding": 1, "class_embedding": 2}  # leading dimensions of 1, joined
 
 

@@ -1,9 +1,12 @@
 """The study of photographs on a replica of PACS, a few drawn pictures: grid, runs, tables."""
 
+import hashlib
 import importlib
 import os
+import re
 import zlib
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -155,6 +158,48 @@ def test_the_page_names_what_is_run(tool):
     assert [name for name in [*(f"`{each}`" for each in named), *rates] if name not in asked] == []
 
 
+def test_what_was_written_before_the_runs_stays_as_it_was():
+    """Word for word as in the last commit before them, a926e26c; corrections stand below it."""
+    page = (SCRIPT.parents[1] / "docs" / "photographs.md").read_text("utf-8")
+    start, end = page.index("**What had been seen.**"), page.index("### Corrections")
+    found = hashlib.sha256(page[start:end].strip().encode()).hexdigest()
+    assert found == "27010b7698c928145cdf682ed2ccee9378b801f903c159fcd811f8789bc790ab"
+
+
+def stored(name):
+    return pd.read_csv(SCRIPT.parents[1] / "docs" / "results" / f"{name}.csv")
+
+
+def test_what_is_said_of_chance_follows_from_what_is_stored(tool):
+    arms, doses = stored("photos"), stored("photos_doses")
+    found = {"photos_originals": tool.originals(doses, pd.read_csv(tool.WORLDS))}
+    found["photos_chance"] = tool.chance(arms)
+    for name, table in found.items():
+        known = stored(name).reset_index(drop=True)
+        pd.testing.assert_frame_equal(table.reset_index(drop=True), known, rtol=1e-3, atol=1e-4)
+
+
+def test_p_and_power_are_those_of_drawn_seeds(tool):
+    """By drawing: two arms whose five seeds differ by 1 point, and by 0."""
+    rng, seeds = np.random.default_rng(0), 5
+    effect = tool.errors_seen(seeds) * 2.0 / seeds**0.5
+
+    def drawn(true):
+        values = rng.normal(true, 2.0, (2000, seeds))
+        mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / seeds**0.5
+        ends = np.stack([mean, mean - 2.776 * error, mean + 2.776 * error])
+        rows = {f"{what}{end}_pts": np.nan for what in tool.ASKED for end in ("", "_low", "_high")}
+        named = dict(zip(("change_pts", "change_low_pts", "change_high_pts"), ends, strict=True))
+        return tool.chance(pd.DataFrame(rows | named | {"arm": "a", "seeds": seeds}))
+
+    none, some = drawn(0.0), drawn(effect)
+    assert (none["p"] < 0.05).eq(none["beyond"]).mean() > 0.999
+    assert none["beyond"].mean() == pytest.approx(0.05, abs=0.02)
+    assert some["beyond"].mean() == pytest.approx(tool.POWER, abs=0.03)
+    assert (none["p_holm"] < 0.05).sum() <= (none["p_bh"] < 0.05).sum() <= 2
+    assert some["sees_pts"].median() == pytest.approx(effect, rel=0.1)
+
+
 @pytest.mark.slow
 def test_all_of_it_on_a_replica(study, few, tmp_path):
     """Runs that are there are read, and one that lacks a table gets it."""
@@ -190,7 +235,13 @@ def test_all_of_it_on_a_replica(study, few, tmp_path):
     lead = elsewhere["over_label_pts"]["cartoon", "swap"]
     assert lead == pytest.approx(changes["swap"] - changes["label"], abs=1e-3)
     assert (docs / "photos.png").is_file()
-    stored = SCRIPT.parents[1] / "docs" / "results"
-    assert {name: set(pd.read_csv(stored / f"{name}.csv")) for name in found} == {
-        name: set(table) for name, table in found.items()
-    }
+    apart = found.pop("photos_seeds").pivot_table("top1_pct", ["arm", "seed"], "dataset")
+    means = apart[[*DOMAINS[1:]]].mean(axis=1).unstack()
+    lead = means.loc["relevance"] - means.loc["label"]
+    assert arms["over_label_pts"]["relevance"] == pytest.approx(lead.mean(), abs=1e-3)
+    reach = 12.71 * lead.std() / 2**0.5  # of two seeds alone
+    assert lead.mean() - arms["over_label_low_pts"]["relevance"] >= reach - 1e-2
+    assert set(found.pop("photos_elsewhere_seeds")["where"]) == {"cartoon"}
+    basis = re.compile("by_seed|image_error|images$")  # the stored ones were made before
+    for name, table in found.items():
+        assert set(stored(name)) == {each for each in table if not basis.search(each)}

@@ -3,15 +3,15 @@
 import importlib
 import sys
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 import torch
 
 from habitats.drawings import PRETRAINING
-from relevit.choices.words import LABELS
+from relevit.choices.words import LABELS, MiniName
 from relevit.models.loading import load_model
 from relevit.models.registry import MODELS
-from reproduction.config.iav import MINIS
 
 from .conftest import SCRIPT
 
@@ -22,7 +22,7 @@ MICRO = {
 VIEWS = {"global_px": 42, "local_px": 28}
 
 
-@pytest.mark.parametrize("name", MINIS)
+@pytest.mark.parametrize("name", get_args(MiniName))
 def test_each_learns_and_leaves_a_backbone(monkeypatch, tmp_path, name):
     monkeypatch.syspath_prepend(SCRIPT.parent)
     monkeypatch.setitem(MODELS, name, replace(MODELS[name], **MICRO))
@@ -49,4 +49,4 @@ def test_the_script_knows_what_is_shipped(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         script.main()
     text = capsys.readouterr().out
-    assert all(name in text for name in ("tiny", "tiny-mae", "dinov2-s8", *MINIS))
+    assert all(name in text for name in ("tiny", "tiny-mae", "dinov2-s8", *get_args(MiniName)))

@@ -101,8 +101,8 @@ def no_network(monkeypatch) -> None:
 @pytest.fixture
 def project_of_one_preset(request, tmp_path, monkeypatch) -> Path:
     """A project in which `quick` is the PRESET of the test's module, and the folder one is in."""
-    for folder in ("notebooks", "params"):
-        (tmp_path / folder).mkdir()
+    (tmp_path / "params").mkdir()
+    (tmp_path / "notebooks").symlink_to(Path(__file__).parents[2] / "notebooks")
     (tmp_path / "params" / "quick.yaml").write_text(request.module.PRESET)
     monkeypatch.chdir(tmp_path)
     return tmp_path

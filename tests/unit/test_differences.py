@@ -16,6 +16,8 @@ from pydantic import BaseModel
 
 import relevit
 from relevit.protocols import DESCRIBED, PUBLISHED, PUBLISHED_OF
+from reproduction.params.cells import params_of
+from reproduction.params.order import NOTEBOOKS
 
 TABLE = Path(relevit.__file__).parents[2] / "docs" / "differences.md"
 DIFFERENCES = yaml.safe_load(TABLE.with_suffix(".yaml").read_text(encoding="utf-8"))
@@ -31,13 +33,14 @@ HANDED_ON = {
     **{name: ["observe"] for name in ("raw_attention", "rollout", "gradcam", "ga")},
     "zero_shot_perturbation": ["auc_weights"],
 }
-PACKAGES = ("relevit", "habitats", "reproduction.config", "reproduction.language")
+PACKAGES = ("relevit", "habitats", "reproduction.params", "reproduction.language")
 
 
 @cache
 def options_of(name: str) -> set[str]:
     """What the functions, settings and records of this name, wherever they are, can be told."""
-    return {option for owner in _owners().get(name, ()) for option in _options(owner)}
+    owners = [params_of(name)] if name in NOTEBOOKS else _owners().get(name, ())
+    return {option for owner in owners for option in _options(owner)}
 
 
 @cache

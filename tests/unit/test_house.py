@@ -42,11 +42,6 @@ ALL_ROOMS = (
     "from relevit import iav, masks, text; from reproduction import claims, heads, language; "
     "from reproduction import plots; plots.set_style()"
 )
-GROUPS = {
-    f"relevit.{kind}" for kind in ("methods", "losses", "cures", "readers")
-}  # of entry points
-MOST_ENTRIES = 20  # of the library, and of each package in it
-LONGEST_FUNCTION = 60  # lines, docstring included
 
 CONDA_NAMES = {"torch": "pytorch", "snakemake": "snakemake-minimal"}
 PYTHONS = ("3.11.9", "3.12.9", "3.13.9")
@@ -205,14 +200,6 @@ def test_the_contract_orders_every_room(package):
     assert sorted(room for layer in LAYERS[package] for room in layer) == sorted(found)
 
 
-def test_no_package_has_many_entries():
-    entries = {
-        name_in_errors(path.parent): len({each.name for each in path.parent.iterdir()} - NOISE)
-        for path in LIB.rglob("__init__.py")
-    }
-    assert {name: count for name, count in entries.items() if count > MOST_ENTRIES} == {}
-
-
 @pytest.mark.parametrize("path", NOTES, ids=name_in_errors)
 def test_names_of_the_library_in_the_notes_are_there(path):
     """Also those of README's examples, with what they import."""
@@ -221,7 +208,7 @@ def test_names_of_the_library_in_the_notes_are_there(path):
     names = set(re.findall(rf"(?<![\w/.]){ours}(?:\.[a-z_0-9]+)+(?:\.[A-Z_]+)?", text))
     for module, imported in re.findall(rf"(?m)^from ({ours}[\w.]*) import ([\w, ]+)$", text):
         names |= {f"{module}:{name.strip()}" for name in imported.split(",")}
-    assert [name for name in sorted(names - GROUPS) if not is_there(name)] == []
+    assert [name for name in sorted(names) if not is_there(name)] == []
 
 
 def is_there(name: str) -> bool:
@@ -248,7 +235,7 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
             "import reproduction.pipeline.cli as c; c._parser(['--help']).format_help()",
             {*LATER, *SOON},
         ),
-        ("import reproduction.config; from reproduction.pipeline import cli, make, run", LATER),
+        ("import reproduction.params; from reproduction.pipeline import cli, make, run", LATER),
         ("from reproduction.runs import runs, table", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],
@@ -258,16 +245,3 @@ def test_a_process_loads_no_library_that_it_does_not_use(code, absent):
     code = f"{code}; import sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not absent & set(done.stdout.split())
-
-
-# Small pieces
-
-
-def test_no_function_is_long():
-    lines = {
-        f"{name_in_errors(path)}: {node.name}": node.end_lineno - node.lineno + 1
-        for path in LIB.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    }
-    assert {name: count for name, count in lines.items() if count > LONGEST_FUNCTION} == {}

@@ -20,10 +20,10 @@ from relevit.masks import key_features
 from .attribution_cases import GRAPH, explain
 
 
-def erased(model, images, precision=None):
+def erased(model, images):
     batch = Judged(images, torch.rand(len(images), 16), torch.zeros(len(images)).long())
     half = Erasing("token", shares_pct=[50])
-    perturbation_rows(model, lambda pixels: pixels, [batch], (4, 4), half, precision=precision)
+    perturbation_rows(model, lambda pixels: pixels, [batch], (4, 4), half)
 
 
 def sample(images):
@@ -47,7 +47,6 @@ LOOKS = {
     "key_features": key_features,
     "class_attention": class_attention,
     "perturbation_rows": erased,
-    "perturbation_rows, bfloat16": lambda model, images: erased(model, images, "bfloat16"),
 }
 
 

@@ -170,7 +170,7 @@ def pretrain(
         optimizer: torch.optim.Optimizer, images: Tensor, rng: np.random.Generator, progress: float
     ) -> float:
         loss = _loss(model, spec, images, rng, settings.mask_share)
-        return descend(optimizer, {"loss": loss})["loss"]
+        return float(descend(optimizer, {"loss": loss})["loss"])
 
     @torch.inference_mode()
     def validate() -> dict[str, float]:

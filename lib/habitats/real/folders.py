@@ -74,6 +74,7 @@ def read_class_folders(
         ids,
         lambda place: read_picture(root / ids[place]),
         view,
+        file=lambda place: root / ids[place],
         candidates=sorted(known.values()) if ways == len(known) < len(classes) else (),
     )
 

@@ -63,6 +63,7 @@ def read_objectnet(
         ids,
         lambda place: _without_border(read_picture(images / ids[place]), border),
         view,
+        file=lambda place: images / ids[place],
         accepted={all_of[0]: all_of for all_of in indices.values() if all_of}
         if answers == "any"
         else {},

@@ -6,9 +6,6 @@ class for all or one an image (None: the predicted one). `protocol` says whether
 those of the papers' text or of their code (`relevit.protocols`); each can be given alone.
 """
 
-from relevit.attention.patches import patch_grid, to_heatmap
-from relevit.attribution.gae import gae
-from relevit.attribution.method import method_options
 from relevit.attribution.methods import (
     BASELINES,
     METHODS,
@@ -16,8 +13,9 @@ from relevit.attribution.methods import (
     check_known,
     explain,
     explain_all,
+    relevance_and_logits,
 )
-from relevit.attribution.trained_maps import relevance_and_logits
+from relevit.maps import gae, method_options, patch_grid, to_heatmap
 
 __all__ = [
     "BASELINES",

@@ -20,16 +20,20 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs, alone, attention_layers, block_part
 from relevit.attribution.backward_rules import SHARED, Rules, product
-from relevit.attribution.layers import alike, is_plain, matrix_of
-from relevit.attribution.method import Target, method
 from relevit.attribution.pixels import need_pixels, sum_over_patches
-from relevit.attribution.seen import Map
+from relevit.maps import (
+    Inputs,
+    Map,
+    Target,
+    attention_layers,
+    block_part,
+    method,
+    need_plain,
+    plain_layers,
+)
 
 GAMMA = 0.05
-PATCHES = "patch_embed.proj"
-HEADS = ("head", "head_dist", "fc_norm.dense")
 
 
 @method()
@@ -62,7 +66,7 @@ def attn_lrp_and_logits(
     convolution. With `in_graph` map and logits are differentiable, the map exactly and the logits
     as ever. The model works in the mode it has.
     Raises: ValueError for a bad target or gamma, for a model without global self-attention, where
-    the map is of pixels as `need_pixels`, and for a layer that does more than a matrix and a bias.
+    the map is of pixels as `need_pixels`, and for a layer that is not torch's own (`need_plain`).
     """
     gamma = (GAMMA if images.ndim == 4 else 0.0) if gamma is None else gamma
     for name, value in (("gamma", gamma), ("patch_gamma", patch_gamma)):
@@ -71,14 +75,15 @@ def attn_lrp_and_logits(
                 f"{name} {value}: the rule takes 0 (which is the epsilon rule) or more"
             )
     table = dict.fromkeys((torch.matmul, Tensor.matmul, Tensor.__matmul__), product)
-    rules, layers = Rules(SHARED | table), {}
+    rules, layers = Rules(SHARED | table), []
     if gamma > 0:
-        layers = {path: (layer, gamma) for path, layer in linear_layers(model).items()}
+        layers = [(layer, gamma) for layer in linear_layers(model)]
     images = images.detach().requires_grad_(last is None)
     if last is None and patch_gamma > 0:
         need_pixels(model)  # refuses what makes its tokens of anything but pixels
-        layers[PATCHES] = model.patch_embed.proj, patch_gamma
-    with gamma_rules(model, rules, layers):
+        name = f"attn_lrp: patch_embed.proj of this {type(model).__name__}"
+        layers.append((need_plain(model.patch_embed.proj, name, nn.Conv2d), patch_gamma))
+    with gamma_rules(rules, layers):
         seen = rules.run(model, images, target, last=last, in_graph=in_graph)
     wanted = images if last is None else seen.inputs[0]
     [found] = rules.shares(seen.score, [wanted], create_graph=in_graph)
@@ -89,71 +94,31 @@ def attn_lrp_and_logits(
     return (found, seen.logits) if in_graph else (found.detach(), seen.logits.detach())
 
 
-def linear_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """The linear layers outside of attention by their path, and what stands in the place of one.
-
-    Of the latter, an adapter say, the layers inside are among them too.
-    """
-    attentions = attention_layers(model)  # which says where there are none
-    places = [f"blocks.{i}.mlp." for i in range(len(attentions))]
-    spared = {part for layer in attentions for part in layer.modules()}
-    outer = (block_part(model, block, "attn.proj") for block in model.blocks)
-    spared |= {part for layer in outer if layer is not None for part in layer.modules()}
-    found = {}
-    for path, part in model.named_modules():
-        parent = path.rpartition(".")[0] + "."
-        in_place = (path in HEADS or parent in places) and any(
-            weight.ndim > 1 for weight in part.parameters()
-        )
-        if part not in spared and (isinstance(part, nn.Linear) or in_place):
-            found[path] = part
-    return found
+def linear_layers(model: nn.Module) -> list[nn.Module]:
+    """The linear layers outside of attention. Raises: ValueError for one that is not torch's."""
+    inside = attention_layers(model)  # which says where there are none
+    inside += [block_part(model, block, "attn.proj") for block in model.blocks]  # BERT's is beside
+    spared = {part for layer in inside if layer is not None for part in layer.modules()}
+    return plain_layers(model, "attn_lrp", spared)
 
 
 @contextmanager
-def gamma_rules(
-    model: nn.Module, rules: Rules, layers: dict[str, tuple[nn.Module, float]]
-) -> Iterator[None]:
+def gamma_rules(rules: Rules, layers: list[tuple[nn.Module, float]]) -> Iterator[None]:
     """These layers have the gamma rule in passes made inside, each with its own gamma."""
-    with alone(model), ExitStack() as stack:
-        for path, (layer, gamma) in layers.items():
-            plain = is_plain(layer)  # before it has a hook
-            name = f"{path} of this {type(model).__name__}"
-            hook = partial(_strengthened, rules, gamma, name, plain)
+    with ExitStack() as stack:
+        for layer, gamma in layers:
+            hook = partial(_strengthened, rules, gamma)
             stack.callback(layer.register_forward_hook(hook).remove)
         yield
 
 
 def _strengthened(
-    rules: Rules,
-    gamma: float,
-    name: str,
-    plain: bool,
-    layer: nn.Module,
-    args: tuple[Tensor, ...],
-    made: Tensor,
-) -> Tensor | None:
-    """What a layer made, with the gamma rule; None leaves it as it is.
-
-    One that is more than torch's own is called for what it does, so that all its parts count as
-    one layer; then what the layers inside it made is not used.
-    """
-    if rules.paused:
-        return None
-    inputs, patches = args[0], isinstance(layer, nn.Conv2d)
-    function = layer._conv_forward if patches else F.linear
+    rules: Rules, gamma: float, layer: nn.Module, args: tuple[Tensor, ...], made: Tensor
+) -> Tensor:
+    """What a layer made, with the gamma rule."""
+    function = layer._conv_forward if isinstance(layer, nn.Conv2d) else F.linear
     with rules.pause():
-        found = (layer.weight, layer.bias) if plain or patches else matrix_of(layer, inputs)
-        again = made if plain else function(inputs, *found)
-        if plain or alike(again, made):
-            return gamma_rule(rules, function, inputs, *found, again, gamma)
-    if isinstance(layer, nn.Linear) or hasattr(layer, "weight") or hasattr(layer, "in_features"):
-        raise ValueError(
-            f"attn_lrp: {name} is a {type(layer).__name__} that does more than a matrix and a "
-            "bias, for which there is no gamma rule; merge an adapter (merge_and_unload() in peft) "
-            "or put its dropout into eval mode, dequantise, remove hooks, or give gamma=0"
-        )
-    return None  # no single layer: those inside it have the rule
+        return gamma_rule(rules, function, args[0], layer.weight, layer.bias, made, gamma)
 
 
 def gamma_rule(

@@ -16,9 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from relevit.attention.recording import Inputs, frozen_weights, last_blocks
-from relevit.attribution.method import Target
-from relevit.attribution.seen import Seen, run
+from relevit.maps import Inputs, Seen, Target, frozen_weights, last_blocks, run
 
 Rule = Callable[..., Tensor]
 
@@ -70,7 +68,7 @@ class Rules(TorchFunctionMode):
         """One forward pass with a graph from the tokens before the `last` blocks (None: all) on.
 
         Or from the images, where they require a gradient. Only with `in_graph` are the weights in
-        it. `how` as `relevit.attribution.seen.run`.
+        it. `how` as `relevit.maps.run`.
         """
         with torch.enable_grad(), ExitStack() as stack:
             if not in_graph:

@@ -16,17 +16,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import (
-    Inputs,
-    attention_layers,
-    block_part,
-    frozen_weights,
-    need_softmax,
-    record_attention,
-)
-from relevit.attention.token_rows import Pooling
-from relevit.attribution.layers import need_matrix
-from relevit.attribution.method import Target, method
 from relevit.attribution.path import (
     Baseline,
     Rule,
@@ -35,7 +24,24 @@ from relevit.attribution.path import (
     path_baseline,
     sum_over_stops,
 )
-from relevit.attribution.seen import Map, Matrices, Rows, Seen, average_heads, observe
+from relevit.maps import (
+    Inputs,
+    Map,
+    Matrices,
+    Pooling,
+    Rows,
+    Seen,
+    Target,
+    attention_layers,
+    block_part,
+    frozen_weights,
+    method,
+    need_plain,
+    observe,
+    over_heads,
+    record_attention,
+    wide,
+)
 from relevit.protocols import Options
 
 CHUNK = 40  # images run at once along the path; bounds the memory
@@ -141,14 +147,13 @@ def perceive(
     if name == "none":
         return torch.ones_like(seen.rows(seen.maps[-1][:, 0]))
     if name == "last_attention":
-        return seen.rows(seen.maps[-1].mean(dim=1))
-    need_softmax(model, name)
+        return seen.rows(over_heads(seen.maps[-1]))
     if name == "head_wise":
         matrices = weigh_heads(seen, **rules)
     elif name == "token_wise":
         matrices = weigh_tokens(model, seen, **rules)
     else:
-        matrices = average_heads(seen)
+        matrices = [over_heads(attention) for attention in seen.maps]
     return seen.propagate(matrices, start_block)
 
 
@@ -197,10 +202,10 @@ def weigh_tokens(
         norm = block_part(model, block, "norm1") or nn.Identity()
         source = norm(source) if after_norm else source
         values = values_of(model, block, source, name % "qkv", with_bias=after_norm)
-        back = need_matrix(block_part(model, block, "attn.proj"), values, name % "proj")[0]
-        moved = values @ back.T
+        back = need_plain(block_part(model, block, "attn.proj"), name % "proj")
+        moved = values @ back.weight.T
         gain = scale_branch(block, 1, moved).norm(dim=-1) / tokens.norm(dim=-1)
-        weighed.append(seen.maps[i].mean(dim=1) * gain[:, None, :])
+        weighed.append(over_heads(seen.maps[i]) * gain[:, None, :])
     return weighed
 
 
@@ -231,7 +236,8 @@ def values_of(
     """The values of these tokens, all heads side by side: of a layer of their own, or out of timm's
     joint layer."""
     layer, read = (block_part(model, block, each) for each in ("attn", "attn.qkv"))
-    weight, bias = need_matrix(read, tokens, name)
+    read = need_plain(read, name)
+    weight, bias = read.weight, read.bias
     if layer.qkv is None:  # a layer of its own
         return nn.functional.linear(tokens, weight, bias if with_bias else None)
     start = 2 * weight.shape[0] // 3
@@ -255,7 +261,7 @@ def feed_back(model: nn.Module, images: Inputs, seen: Seen, name: str, **path: A
     gradient = seen.gradients[-1]
     if name == "integrated_gradient":
         gradient = integral(model, images, seen, **path)
-    return seen.rows(gradient.clamp(min=0).mean(dim=1))
+    return seen.rows(over_heads(gradient.clamp(min=0)))
 
 
 def integral(
@@ -283,7 +289,8 @@ def integral(
         return last_gradient(model, inputs, seen.target[rows], exact_gradient)
 
     found = seen.gradients[-1]
-    before = sum_over_stops(torch.zeros_like(found), images, stop, weights, chunk, gradient)
+    total = torch.zeros_like(found, dtype=wide(found))
+    before = sum_over_stops(total, images, stop, weights, chunk, gradient)
     return found * share + before
 
 

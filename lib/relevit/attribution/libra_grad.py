@@ -6,10 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs
 from relevit.attribution.backward_rules import SHARED, Rules, constant
-from relevit.attribution.method import Target, method
-from relevit.attribution.seen import Map
+from relevit.maps import Inputs, Map, Target, method, wide
 
 
 @method()
@@ -25,4 +23,5 @@ def libra_grad(model: nn.Module, images: Inputs, target: Target = None) -> Map:
     rules = Rules(SHARED | dict.fromkeys((torch.softmax, Tensor.softmax, F.softmax), constant))
     seen = rules.run(model, images.detach(), target)
     found = rules.shares(seen.score, seen.inputs)
-    return sum(found).sum(dim=2)[:, seen.prefix :].detach() / len(found)
+    whole = sum(share.to(wide(share)) for share in found)
+    return whole.sum(dim=2)[:, seen.prefix :].detach() / len(found)

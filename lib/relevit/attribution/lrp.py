@@ -19,13 +19,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.patches import fitted
-from relevit.attention.recording import FAMILIES, Inputs, need_softmax
-from relevit.attention.token_rows import Pooling
 from relevit.attribution.backward_rules import Rule, Rules
-from relevit.attribution.method import Target, method
 from relevit.attribution.pixels import need_pixels, sum_over_patches
-from relevit.attribution.seen import Map, Seen
+from relevit.maps import FAMILIES, Inputs, Map, Pooling, Seen, Target, method, over_heads
 
 SMALLEST = 1e-9  # denominators are kept this far from zero
 
@@ -69,7 +65,7 @@ def partial_lrp(
     rules = Relevance(**options)
     seen = rules.run(model, images.detach(), target, last=1, pooling=pooling)
     (last,) = rules.gradients(seen.score, seen.maps)
-    return seen.pool(seen.rows(last.clamp(min=0).mean(dim=1)))
+    return seen.pool(seen.rows(over_heads(last.clamp(min=0))))
 
 
 @method(float64=True)
@@ -93,7 +89,7 @@ def transformer_attribution(
     seen = rules.run(model, images.detach(), target, last=last, pooling=pooling)
     slopes = torch.autograd.grad(seen.score, seen.maps, retain_graph=True)
     pairs = zip(slopes, rules.gradients(seen.score, seen.maps), strict=True)
-    matrices = [(slope * relevance).clamp(min=0).mean(dim=1) for slope, relevance in pairs]
+    matrices = [over_heads((slope * relevance).clamp(min=0)) for slope, relevance in pairs]
     return seen.pool(seen.propagate(matrices, start_block - before))
 
 
@@ -135,7 +131,6 @@ class Relevance(Rules):
 
         Raises: ValueError for a model that computes something the rules do not know.
         """
-        need_softmax(model, "lrp")
         self.model = type(model).__name__
         # BERT's residual is inside a part, which has the norm of the sum.
         sums = {path for path, part in model.named_modules() if hasattr(part, "LayerNorm")}
@@ -367,20 +362,14 @@ def through_patches(
     images: Float[Tensor, "batch colours height width"],
     weight: Float[Tensor, "channels colours tall wide"],
 ) -> Float[Tensor, "batch colours height width"]:
-    """The z^B rule from patch tokens to pixels: those seen lie between their extremes.
-
-    What lies beyond the last patch has none.
-    """
+    """The z^B rule from patch tokens to pixels, which lie between their extremes."""
     stride = tuple(weight.shape[2:])
-    height, width = (n * side for n, side in zip(relevance.shape[2:], stride, strict=True))
-    seen = images[..., :height, :width]
-    low, high = (end(seen, dim=(1, 2, 3), keepdim=True) for end in (torch.amin, torch.amax))
+    low, high = (end(images, dim=(1, 2, 3), keepdim=True) for end in (torch.amin, torch.amax))
     bounds = [
-        (seen, weight, 1),
-        (low.expand_as(seen), weight.clamp(min=0), -1),
-        (high.expand_as(seen), weight.clamp(max=0), -1),
+        (images, weight, 1),
+        (low.expand_as(images), weight.clamp(min=0), -1),
+        (high.expand_as(images), weight.clamp(max=0), -1),
     ]
     whole = sum(sign * F.conv2d(x, w, stride=stride) for x, w, sign in bounds) + SMALLEST
     share = relevance / whole
-    found = sum(sign * x * F.conv_transpose2d(share, w, stride=stride) for x, w, sign in bounds)
-    return fitted(found, tuple(images.shape[2:]))
+    return sum(sign * x * F.conv_transpose2d(share, w, stride=stride) for x, w, sign in bounds)

@@ -1,4 +1,4 @@
-"""All methods by name, and how they are called: one by one, several at once, or for heatmaps."""
+"""All methods by name, and how they are called: one by one, together, as heatmaps, in training."""
 
 from __future__ import annotations
 
@@ -8,26 +8,32 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from relevit.attention.patches import patch_grid, to_heatmap
-from relevit.attention.recording import Inputs
-from relevit.attribution.attention_methods import (
-    attention_gradient,
-    gradcam,
-    raw_attention,
-    rollout,
-)
-from relevit.attribution.attn_lrp import attn_lrp
+from relevit.attribution.attn_lrp import attn_lrp, attn_lrp_and_logits
 from relevit.attribution.beyond_intuition import express_all, head_wise, token_wise
-from relevit.attribution.gae import ga, gae
 from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
-from relevit.attribution.method import Target, method_options
 from relevit.attribution.pixels import integrated_gradients, smoothgrad
-from relevit.attribution.readout import legrad, readout
-from relevit.choices.extensions import Extensible
+from relevit.attribution.readout import legrad, read_and_logits, readout
+from relevit.choices.words import TrainedMap
+from relevit.maps import (
+    Inputs,
+    Map,
+    Target,
+    attention_gradient,
+    ga,
+    gae,
+    gradcam,
+    method_options,
+    need_head,
+    observe,
+    patch_grid,
+    raw_attention,
+    rollout,
+    to_heatmap,
+)
 from relevit.protocols import Protocol
 
-_OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
+METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "raw_attention": raw_attention,
     "rollout": rollout,
     "gradcam": gradcam,
@@ -46,7 +52,6 @@ _OWN: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "attn_lrp": attn_lrp,
     "libra_grad": libra_grad,
 }
-METHODS = Extensible("relevit.methods", _OWN)
 
 # Below zero is what speaks against the class.
 SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")
@@ -119,3 +124,53 @@ def check_known(methods: Iterable[str]) -> None:
     """Raises: ValueError for names that are not of METHODS."""
     if unknown := [name for name in methods if name not in METHODS]:
         raise ValueError(f"methods: {unknown} are unknown; use some of {list(METHODS)}")
+
+
+FORMULAS = {"gae": gae.of_seen, "attention": raw_attention.of_seen, "rollout": rollout.of_seen}
+
+
+def relevance_and_logits(
+    model: nn.Module,
+    images: Inputs,
+    target: Target = None,
+    *,
+    exact_gradient: bool = False,
+    explanation: TrainedMap = "gae",
+    last: int | None = None,
+) -> tuple[Map, Float[Tensor, "batch classes"]]:
+    """One forward pass: the relevance map in the graph, and the logits.
+
+    For training: the model works in the mode that it has, with its dropout in train mode.
+    `exact_gradient=False` takes grad A as a constant, as the published code does (differences A2);
+    `True` keeps its graph too: the gradient that the text's formulas have.
+    `explanation` puts another map in GAE's place (RobustViT supp. J; no published code, B21):
+    `attention` is the last block's, averaged over heads, `rollout` the rows of
+    (A_L + I) ... (A_1 + I); neither depends on the class. `readout` is `attribution.readout`.
+    `legrad` and `attn_lrp` are made of gradients, and have them exact always: as constants they
+    would teach nothing. `last` is the number of blocks that the map is of, counted from the end
+    (None: all).
+    Raises: ValueError for a model without a head, and as the methods.
+    """
+    need_head(model)
+    if explanation == "attn_lrp":
+        return attn_lrp_and_logits(model, images, target, last=last, in_graph=True)
+    if explanation in ("readout", "legrad"):
+        return read_and_logits(
+            model,
+            images,
+            target,
+            mean=explanation == "legrad",
+            exact_gradient=exact_gradient or explanation == "legrad",
+            in_graph=True,
+            last=last,
+        )
+    seen = observe(
+        model,
+        images,
+        target,
+        gradients="all" if explanation == "gae" else "none",
+        exact_gradient=exact_gradient,
+        in_graph=True,
+        last=1 if explanation == "attention" else last,
+    )
+    return FORMULAS[explanation](seen), seen.logits

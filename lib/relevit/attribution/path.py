@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import Inputs
+from relevit.maps import Inputs
 
 Rule = Literal["riemann", "trapezoid", "gauss"]
 # Where a path starts: at what an empty input is, at zero after normalisation, or as given.

@@ -9,9 +9,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.patches import patch_cells, patch_grid
-from relevit.attention.recording import attention_for_gradients, frozen_weights, record_attention
-from relevit.attribution.method import Target, checked_target, method
 from relevit.attribution.path import (
     Baseline,
     Rule,
@@ -21,7 +18,18 @@ from relevit.attribution.path import (
     path_baseline,
     sum_over_stops,
 )
-from relevit.attribution.seen import Map
+from relevit.maps import (
+    Map,
+    Target,
+    attention_for_gradients,
+    checked_target,
+    frozen_weights,
+    method,
+    patch_cells,
+    patch_grid,
+    record_attention,
+    wide,
+)
 
 Pixels = Float[Tensor, "batch 3 height width"]
 CHUNK = 40  # images run at once; bounds the memory
@@ -139,7 +147,8 @@ def sum_of_gradients(
             score = model(inputs).gather(1, classes[rows, None]).sum()
             return torch.autograd.grad(score, inputs)[0]
 
-    return sum_over_stops(torch.zeros_like(images), images, stop, weights, chunk, gradient)
+    total = torch.zeros_like(images, dtype=wide(images))
+    return sum_over_stops(total, images, stop, weights, chunk, gradient)
 
 
 def sum_over_patches(

@@ -23,21 +23,26 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
-from relevit.attention.recording import (
+from relevit.maps import (
     Inputs,
-    alone,
+    Map,
+    Target,
     attention_layers,
+    checked_target,
     evaluating,
     frozen_weights,
+    head_pooling,
     last_blocks,
+    method,
     need_global,
-    need_softmax,
+    over_heads,
+    pool_rows,
+    prefix_tokens,
+    read_rows,
     switched,
     watched_layers,
+    wide,
 )
-from relevit.attention.token_rows import head_pooling, pool_rows, prefix_tokens, read_rows
-from relevit.attribution.method import Target, checked_target, method
-from relevit.attribution.seen import Map
 
 READ = {"class_token": 1, "distilled": 2}  # the first tokens, which alone these heads read
 
@@ -114,9 +119,10 @@ def read_and_logits(
         stack.enter_context(evaluating(model))
         for found in attending.read_outs(target, exact_gradient):
             if mean:
-                summed = summed + found.gradient.clamp(min=0).mean(dim=(1, 2))[:, prefix:]
+                positive, kind = found.gradient.clamp(min=0), wide(found.gradient)
+                summed = summed + positive.mean(dim=(1, 2), dtype=kind)[:, prefix:]
                 continue
-            products = (found.gradient * found.attention).clamp(min=0).mean(dim=1)
+            products = over_heads((found.gradient * found.attention).clamp(min=0))
             rows = read_rows(products, pooling, prefix)
             summed = summed + pool_rows(rows, pooling, prefix)
     if in_graph or exact_gradient:
@@ -206,7 +212,6 @@ def _attending(model: nn.Module, read: int | None, last: int | None) -> Iterator
             f"readout: this {type(model).__name__} has no norm and head (forward_head) that could "
             "read the tokens of a block; take a Vision Transformer of timm, or another map"
         )
-    need_softmax(model, "readout")  # it runs fused attention twice
     blocks = [model.blocks[i] for i in last_blocks(len(model.blocks), last)]
     on_processor = next(model.parameters()).device.type == "cpu"
     mode = _Attending(model, read, on_processor and torch.is_autocast_enabled("cpu"))
@@ -216,7 +221,7 @@ def _attending(model: nn.Module, read: int | None, last: int | None) -> Iterator
             mode.block = (block, args[0])
 
     layers = watched_layers(model)
-    with alone(model), switched(model, layers, "fused_attn", True), ExitStack() as stack:
+    with switched(layers, "fused_attn", True), ExitStack() as stack:
         for block in blocks:
             stack.callback(block.register_forward_pre_hook(note).remove)
         yield stack.enter_context(mode)

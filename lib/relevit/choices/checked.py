@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic_core import ErrorDetails
 
 from relevit.choices.messages import short, shown
 
-Seed = Annotated[int, Field(ge=0, le=2**31 - 1)]
 MOST_PROBLEMS = 20  # of one file that an error shows
 LONGEST_REASON = 1000  # characters: it may list what is allowed
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from relevit.choices.checked import Checked, Seed
-from relevit.choices.numbers import BatchSize, Epochs
+from relevit.choices.checked import Checked
+from relevit.choices.numbers import Count, Epochs, Part, Rate, Seed, Share
 from relevit.choices.words import Augmentation, Method, Protocol, TrainedMap
 
 ClassTerm = Literal["confidence", "label"]
@@ -23,13 +23,9 @@ class FinetuneOptions(Checked):
     )
     towards_mask: bool | None = Field(None, description="foreground's target, else 1 (A6)")
     edges_in_both: bool | None = Field(None, description="fractional pixels of masks (A7)")
-    decay: float | None = Field(
-        None, gt=0, le=1, description="of the learning rate, every two epochs (A11)"
-    )
+    decay: Rate | None = Field(None, description="of the learning rate, every two epochs (A11)")
     mean_square: bool | None = Field(None, description="in GradMask's term, else a norm (B8)")
-    least_probability: float | None = Field(
-        None, ge=0, lt=1, description="added before RRR's logarithm (B11)"
-    )
+    least_probability: Part | None = Field(None, description="added before RRR's logarithm (B11)")
     sum_over_batch: bool | None = Field(None, description="in RRR's term, else a mean (B11)")
 
 
@@ -38,8 +34,8 @@ class FinetuneChoices(Checked):
 
     method: Method = Field("relevance", description="what is trained: losses of the map, baselines")
     seed: Seed = Field(0, description="draws classes A, images, order and augmentation")
-    epochs: Epochs = Field(6, ge=1, description="of finetuning")
-    batch_size: BatchSize = Field(8, ge=1, description="images")
+    epochs: Epochs = Field(6, description="of finetuning")
+    batch_size: Count[1, 65_536] = Field(8, description="images")
     protocol: Protocol = Field(
         "published", description="of the losses: as the code, or as the text"
     )
@@ -54,10 +50,10 @@ class FinetuneChoices(Checked):
     augmentation: Augmentation = Field(
         "none", description="of half of each batch, by its masks, before crop and flip"
     )
-    trained_blocks: int | None = Field(
-        None, ge=0, le=100, description="None: all weights; else the last so many, norm and head"
+    trained_blocks: Count[0, 100] | None = Field(
+        None, description="None: all weights; else the last so many, norm and head"
     )
-    weight_decay: float = Field(1.0e-4, ge=0, le=1, description="of AdamW")
+    weight_decay: Share = Field(1.0e-4, description="of AdamW")
     keep: Kept = Field("lowest_validation_loss", description="epoch whose weights are used (A13)")
 
     @field_validator("weight_foreground", check_fields=False)  # the last of LOSS_WEIGHTS

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from relevit.choices.finetuning import LOSS_WEIGHTS, ClassTerm, FinetuneChoices, Kept
-from relevit.choices.numbers import Count, Epochs, PathText, Rate, Weight
+from relevit.choices.numbers import Count, Epochs, PathText, Points, Rate, Some, Weight
 from relevit.choices.words import Corrupted, Cure, CureChoice, MoreLoss, PrecisionChoice
 
 
@@ -45,10 +45,10 @@ class OwnChoices(FinetuneChoices):
     head_classes: list[str] = Field(
         [], description="the head's classes in its order; empty: ImageNet's synsets, or by name"
     )
-    images_per_class: Count = Field(3, ge=1, description="finetuned on")
+    images_per_class: Count[1] = Field(3, description="finetuned on")
     class_term: ClassTerm = Field("label", description="target of the class term (B23)")
     keep: Kept = Field("last", description="epoch whose weights are used (A13)")
-    epochs: Epochs = Field(5, ge=1, description="of finetuning")
+    epochs: Epochs = Field(5, description="of finetuning")
     weight_relevance: Weight = Field(0.8, description="of the relevance terms")
     weight_classification: Weight = Field(0.05, description="of the class term")
     weight_background: Weight = Field(2.0, description="of relevance off the object")
@@ -58,24 +58,23 @@ class OwnChoices(FinetuneChoices):
     more_losses: dict[MoreLoss, Weight] = Field(
         {}, description="weights of further losses, by name"
     )
-    rates: list[Rate] = Field(
-        [2.0e-6, 1.0e-5, 5.0e-5], min_length=1, description="learning rates that the rule tries"
+    rates: Some[Rate] = Field(
+        [2.0e-6, 1.0e-5, 5.0e-5], description="learning rates that the rule tries"
     )
-    limit_pts: float = Field(3.0, ge=0, le=100, description="largest loss of validation top-1")
+    limit_pts: Points = Field(3.0, description="largest loss of validation top-1")
     control: bool = Field(True, description="finetune by the cure of against, too")
     against: Cure = Field("label", description="the cure that it is compared with")
     cure: CureChoice = Field(
         "auto", validate_default=True, description="auto: relevance for boxes, else swap"
     )
-    validation_images: Count = Field(400, ge=8, description="at most, for the rule")
-    validation_maps: Count = Field(16, ge=4, description="at most, for the losses after each epoch")
-    test_images: Count = Field(2000, ge=8, description="at most, of each test set")
-    looked_at: Count = Field(100, ge=4, description="at most, held-out images of the audit")
-    shown: int = Field(20, ge=2, le=100, description="at most, test images whose maps are shown")
+    validation_images: Count[8] = Field(400, description="at most, for the rule")
+    validation_maps: Count[4] = Field(16, description="at most, for the losses after each epoch")
+    test_images: Count[8] = Field(2000, description="at most, of each test set")
+    looked_at: Count[4] = Field(100, description="at most, held-out images of the audit")
+    shown: Count[2, 100] = Field(20, description="at most, test images whose maps are shown")
     corrupted: Corrupted = Field("error", description="what an image that cannot be read does")
     precision: PrecisionChoice = Field(
-        "auto",
-        description="of training and answers: float32 or bfloat16; auto: what the device does",
+        "auto", description="of training: float32 or bfloat16; auto: what the device does"
     )
 
     @field_validator("cure")  # the last of those that it looks at

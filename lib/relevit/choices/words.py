@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, get_args
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Annotated, Any, Literal, get_args
 
-from relevit.choices.extensions import Extensible, one_of
+from pydantic import AfterValidator
+
 from relevit.protocols import Protocol as Protocol  # one of these words
 
-# Number formats; `auto` takes the one that the device has in hardware.
-Precision = Literal["float32", "bfloat16"]
-PrecisionChoice = Literal["auto", Precision]
+Added = dict[str, Callable[..., Any]]  # by name: `CURES["blur"] = blur`
+
+
+def one_of(own: Collection[str], table: Mapping[str, Any]) -> Any:
+    """The type of a parameter: one of these words, or a name of the table."""
+    return Annotated[str, AfterValidator(partial(_known, own, table))]
+
+
+def _known(own: Collection[str], table: Mapping[str, Any], name: str) -> str:
+    if name in own and name in table:
+        raise ValueError("the name is ours; give what you added another")
+    if name not in own and name not in table:
+        known = ", ".join([*own, *table]) or "nothing, or add it (docs/extending.md)"
+        raise ValueError(f"it is unknown; use {known}")
+    return name
+
+
+# Number formats: `tf32` is float32 whose matrices a GPU rounds to ten bits before it multiplies
+# them. `auto` takes the one that the device has in hardware.
+Precision = Literal["float32", "tf32", "bfloat16"]
+PrecisionChoice = Literal["auto", "float32", "bfloat16"]
 
 # Finetuning: what is trained, on whose masks, through which map. Losses of the map are
 # RobustViT's and others; baselines look at the gradient by the pixels.
@@ -19,10 +39,7 @@ MapLoss = Literal["relevance", "cft", "energy", "l1"]
 MAP_LOSSES = get_args(MapLoss)
 Method = Literal[MapLoss, Baseline]
 # Further losses of the map, which a run has by name: `(step) -> scalar` (`relevit.losses.Step`).
-MORE_LOSSES: Extensible[Callable[..., Any]] = Extensible(
-    "relevit.losses",
-    taken=("relevance", "classification", "total", "background", "foreground", *MAP_LOSSES),
-)
+MORE_LOSSES: Added = {}
 MoreLoss = one_of((), MORE_LOSSES)
 # `boxes` are those around annotated masks, `a_third` annotated ones of one image in three. The last
 # three say nothing of where the object is: another image's, one ellipse for all, upside down.
@@ -35,9 +52,7 @@ AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "gr
 # What a run on one's own images trains on (`finetune.own_cure`).
 OWN_CURES = ("label", "relevance", "swap", "both")
 # Further ones of either, `(pictures, masks, rng) -> (pictures, masks)`.
-CURES: Extensible[Callable[..., Any]] = Extensible(
-    "relevit.cures", taken=(*AUGMENTATIONS, *OWN_CURES, "auto")
-)
+CURES: Added = {}
 Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
 CureChoice = one_of(("auto", *OWN_CURES), CURES)
 
@@ -70,7 +85,7 @@ Fill = Literal["black", "mean"]
 # Where the images come from, and how pictures are read.
 OWN_DATA = HABITATS, IMAGENET = "habitats", "imagenet"
 # Further ones, `(set_name, data_root, view) -> ImageSet` (`habitats.photographs`).
-READERS: Extensible[Callable[..., Any]] = Extensible("relevit.readers", taken=OWN_DATA)
+READERS: Added = {}
 DataName = one_of(OWN_DATA, READERS)
 Preprocessing = Literal["published", "timm"]
 Corrupted = Literal["error", "skip"]
@@ -97,12 +112,10 @@ PaperModelName = Literal[
     "vit-b-cut",
     "deit-s-cut",
 ]
-# Whether a model belongs to the preset's data is known with the preset (`reproduction.config`).
+# Whether a model belongs to the preset's data is known with the preset (`reproduction.params`).
 AnyModelName = Literal[ModelName, PaperModelName]
 # Further ones: `(**options) -> (network, ModelSpec)` (`relevit.models`).
-MORE_MODELS: Extensible[Callable[..., Any]] = Extensible(
-    "relevit.models", taken=get_args(AnyModelName)
-)
+MORE_MODELS: Added = {}
 
 # Models that IAV finetunes: ViT-B of timm's hub, and which were pretrained with labels.
 HubName = Literal["beit-b", "dino-b", "deit-b", "vit-b-in21k"]

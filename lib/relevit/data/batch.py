@@ -44,9 +44,10 @@ class Batch:
     def select(self, keep: Tensor | Sequence[int]) -> Batch:
         """The images at these places, in this order, or those where a mask is True."""
         keep = torch.as_tensor(keep)
-        return replace(self, **{name: found[keep] for name, found in self._tensors().items()})
+        return replace(self, **{name: found[keep] for name, found in self.tensors().items()})
 
-    def _tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Those that it has, by name."""
         found = {name: getattr(self, name) for name in TENSORS}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
@@ -58,6 +59,6 @@ class Batch:
 
 def join(parts: Sequence[Batch]) -> Batch:
     """One batch out of parts of one set, in order."""
-    names = parts[0]._tensors()
+    names = parts[0].tensors()
     joined = {name: torch.cat([getattr(part, name) for part in parts]) for name in names}
     return replace(parts[0], **joined)

@@ -6,15 +6,20 @@ processes, and start at once. Bytes and order do not depend on their number.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import PIL
 import torch
+import torchvision
 from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
 from torch import Tensor
@@ -24,6 +29,7 @@ from relevit.base.errors import one_line
 from relevit.choices.words import READERS as READERS
 from relevit.data.batch import Batch
 from relevit.data.pictures import READING
+from relevit.data.squares import Squares
 from relevit.models.spec import Mask, View
 
 AHEAD = 2  # batches that are read before they are asked for; more only fill the memory
@@ -59,6 +65,8 @@ class ImageSet:
     labels: Int[Tensor, " images"]
     read: Callable[[Sequence[int]], Batch]
     ids: tuple[str, ...] = ()
+    # The same `read`, with the squares of whole sets in a file (`kept_in`).
+    reading: Callable[[Squares], Callable[[Sequence[int]], Batch]] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -71,11 +79,25 @@ class ImageSet:
             labels=self.labels[places],
             read=lambda wanted: self.read([places[place] for place in wanted]),
             ids=tuple(self.ids[place] for place in places) if self.ids else (),
+            reading=None,
         )
 
     def sample(self, count: int, seed: int) -> ImageSet:
         """`count` pictures in a random order, each once; all of them when there are fewer."""
         return self.select(np.random.default_rng(seed).permutation(len(self))[:count].tolist())
+
+    def kept_in(self, folder: Path, rules: str, side: int) -> ImageSet:
+        """The same pictures, each decoded once, for all who keep them in this folder.
+
+        `rules` say what makes the squares out of the files. A set whose files are not known, a part
+        of one, or one with masks, is read as before.
+        """
+        if self.reading is None:
+            return self
+        made = f"{rules} {PIL.__version__} {torchvision.__version__} {self.name} {self.ids}"
+        name = hashlib.blake2b(made.encode(), digest_size=8).hexdigest()
+        squares = Squares(folder / f"{self.name}-{name}.squares", side)
+        return replace(self, read=self.reading(squares))
 
     def kept(self) -> ImageSet:
         """The same pictures, read now and kept in memory."""
@@ -120,6 +142,7 @@ def picture_set(
     open: Callable[[int], Image.Image],
     view: View,
     *,
+    file: Callable[[int], Path] | None = None,
     masks: Callable[[int], Mask] | None = None,
     accepted: Mapping[int, tuple[int, ...]] | None = None,
     candidates: Sequence[int] = (),
@@ -127,16 +150,21 @@ def picture_set(
 ) -> ImageSet:
     """Pictures that are opened one by one, and cut to the view when they are read.
 
-    `masks` opens the object mask of a picture, in the picture's own size; without, all masks are
-    False. `accepted` and `candidates` as of `Batch`; `remedy` is what to do about a broken file.
+    `file` is all that a picture is made of (`ImageSet.kept_in`), where it has one. `masks` opens
+    the object mask of a picture, in the picture's own size; without, all masks are False.
+    `accepted` and `candidates` as of `Batch`; `remedy` is what to do about a broken file.
     """
     labels, ids = torch.as_tensor(labels, dtype=torch.int64), tuple(ids)
 
-    def cut(place: int) -> Cut:
+    def cut(squares: Squares | None, place: int) -> Cut:
         what = ids[place]
         try:
+            if squares and (known := squares.get(place, file(place))) is not None:
+                return known, None
             with open(place) as image:
                 picture = view.picture(image)
+            if squares:
+                squares.keep(place, file(place), picture)
             what = f"the mask of {ids[place]}"
             return picture, None if masks is None else view.mask(masks(place))
         except READING as error:
@@ -144,8 +172,9 @@ def picture_set(
                 f"{name}: {what} cannot be read ({one_line(error)}); {remedy}", ids[place]
             ) from error
 
-    def read(places: Sequence[int]) -> Batch:
-        with closing(read_ahead(cut, places, len(places), workers=cores())) as found:
+    def read(places: Sequence[int], squares: Squares | None = None) -> Batch:
+        of = partial(cut, squares)
+        with closing(read_ahead(of, places, len(places), workers=cores())) as found:
             images, outlines = _stacked(list(found))
         return Batch(
             images,
@@ -156,7 +185,10 @@ def picture_set(
             tuple(candidates),
         )
 
-    return ImageSet(name, tuple(classes), labels, read, ids)
+    reading = None
+    if file is not None and masks is None:
+        reading = lambda squares: partial(read, squares=squares)  # noqa: E731
+    return ImageSet(name, tuple(classes), labels, read, ids, reading)
 
 
 def _stacked(found: Sequence[Cut]) -> tuple[Tensor, Tensor]:

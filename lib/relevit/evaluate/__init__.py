@@ -1,8 +1,8 @@
 """What a model answers and where it looks: the papers' tests of a map and of a model.
 
-`predictions` (with the second look of `bfloat16` inside), `looking`, `perturbation`,
-`segmentation`, `approximation`, `sis`, `lean` (on context), k-NN and probes on
-`frozen_features`; `intervals` is the one interval of all tables.
+`predictions` (by `answering`), `looking`, `perturbation`, `segmentation`, `approximation`, `sis`,
+`lean` (on context), k-NN and probes on `frozen_features`; `intervals` is the one interval of all
+tables.
 """
 
 from relevit.evaluate import sis
@@ -17,7 +17,7 @@ from relevit.evaluate.looking import (
     pointing_table,
 )
 from relevit.evaluate.perturbation import Erasing, accuracy_curves
-from relevit.evaluate.predictions import accuracy_table, make_classifier, predict
+from relevit.evaluate.predictions import Classifier, accuracy_table, predict
 from relevit.evaluate.segmentation import (
     METRICS,
     iou_changes,

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from relevit.attribution import method_options
 from relevit.attribution.beyond_intuition import scale_branch, weigh_heads, weigh_tokens
-from relevit.attribution.layers import need_matrix
-from relevit.attribution.seen import average_heads, observe
+from relevit.maps import need_plain, observe, over_heads
 from relevit.protocols import Protocol
 
 
@@ -45,7 +44,7 @@ def approximation_errors(
     with torch.no_grad():
         tokens = zip(model.blocks, seen.inputs, [*seen.inputs[1:], *after_last], strict=True)
         recurrences = {
-            "rollout": average_heads(seen),
+            "rollout": [over_heads(attention) for attention in seen.maps],
             "head_wise": weigh_heads(seen, **rules["head_wise"]),
             "token_wise": weigh_tokens(model, seen, **rules["token_wise"]),
         }
@@ -57,7 +56,7 @@ def approximation_errors(
                 for name in ("fc1", "fc2"):
                     place = f"approximation_errors: blocks.{number - 1}.mlp.{name}"
                     layer = getattr(block.mlp, name, None)
-                    inner = inner @ need_matrix(layer, inner, place)[0].T
+                    inner = inner @ need_plain(layer, place).weight.T
                 guess = mixed + scale_branch(block, 2, inner)
                 error = (after - guess).square().sum(dim=(1, 2))
                 rows = {"index": range(len(images)), "squared_error": error.cpu().double().numpy()}

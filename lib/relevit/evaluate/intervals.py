@@ -38,6 +38,18 @@ def student(freedom: Number) -> Number:
     return scipy.special.stdtrit(freedom, UPPER)  # as scipy.stats.t.ppf, which loads for a second
 
 
+def smallest_effect(half: Number, freedom: Number = np.inf, power: float = 0.8) -> Number:
+    """The effect that runs like these would see, at an interval of half width `half`, so often.
+
+    It is seen where its 95 % interval lies wholly above 0: Student's t around it, non-central, with
+    `freedom` degrees (n - 1 for n seeds; none said: images decide the width). The spread is that of
+    the interval at hand, and so as uncertain as it is.
+    """
+    freedom = np.minimum(freedom, 1e6)  # beyond it the quantile is the normal's
+    reach = student(freedom)
+    return half * scipy.special.nctdtrinc(freedom, 1 - power, reach) / reach
+
+
 class Estimate(NamedTuple):
     """A mean over sets, images and seeds; arrays where the values have more axes."""
 

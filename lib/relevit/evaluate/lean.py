@@ -3,11 +3,13 @@
 Source: the backgrounds challenge of Xiao et al. 2020, Noise or Signal, on images of one's own with
 masks. A pasted object has a seam, and its new background the fill of another object. So what is
 compared has both on both sides: the *background gap* is top-1 on the backgrounds of the same class
-less that on those of others.
+less that on those of others. Models that do not lean have one, too (NULLS_PTS): the *lean* is what
+is left without it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -18,14 +20,11 @@ from jaxtyping import Bool, Float, Int, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool2d, interpolate
 
-from relevit.attention.recording import evaluating
-from relevit.base.device import PrecisionChoice, choose_precision
 from relevit.data.batch import Batch
 from relevit.data.filling import GREY, fit_for_swap, without_objects
-from relevit.evaluate.bfloat16 import Answers, prediction_gap
+from relevit.evaluate.answering import Answers, prediction_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
-from relevit.evaluate.predictions import BATCH, MOST_REPEATED
-from relevit.models.answers import need_classes
+from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 
 # What each image is shown as.
@@ -38,16 +37,20 @@ CONDITIONS = {
     "blurred": "object on its own background, blurred",
     "filled": "object painted over",
 }
-PROBED = 25  # images on which bfloat16 is held against float32
 BLUR = 8  # fields a side whose means are left of a blurred background
-# From here on a gap matters. Models that do not lean at all have one of some points where objects
-# are pasted, as they trust a pasted object less and its background more (docs/audit.md).
-MATTERS_PTS = 10.0
+# The gap of models that do not lean, by whose masks: they trust a pasted object less and its
+# background more. By how much an audit read more than the true gap, mean over models whose true one
+# is 2 points or less, and half of the 95 % interval of the next model's (docs/audit.md, measured on
+# drawings: docs/results/audit_known.csv). Boxes have none: theirs are larger than most leans.
+NULLS_PTS = {"annotated": (4.8, 4.5), "tokencut": (9.9, 6.1)}
+MATTERS_PTS = 10.0  # a model that leans by less does not lean
+FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
 
 Images = UInt8[Tensor, "images 3 height width"]
 Masks = Bool[Tensor, "images 1 height width"]
 Labels = Int[Tensor, " images"]
-Verdict = Literal["leans", "does not lean", "too few to tell"]
+MaskSource = Literal["annotated", "boxes", "tokencut"]
+Verdict = Literal["leans", "does not lean", "undecided"]
 
 
 class Interval(NamedTuple):
@@ -68,7 +71,6 @@ def lean_rows(
     labels: Labels,
     *,
     seed: int = 0,
-    precision: PrecisionChoice = "float32",
 ) -> pd.DataFrame:
     """What the model answers to each image under each of CONDITIONS, a row each.
 
@@ -76,13 +78,10 @@ def lean_rows(
     Columns: image (its place), label, condition, answer, right, probability (of the right class, 0
     to 1) and logit: of the class answered for the original, less the mean over the classes, and
     less the same of a grey picture, so that 0 is what the model says where there is nothing.
-    In bfloat16, which `auto` takes where the hardware has it, answers are those of float32
-    (`Answers`), and probabilities and logits have some three digits.
+    Answers are those of float32 (`Answers`).
     Raises: as `shown_as`; ValueError for a head with one output.
     """
-    some = Batch(images[:PROBED].cpu(), masks[:PROBED].cpu(), labels[:PROBED].cpu())
-    probe = torch.cat([some.images, _composed("grey", some, some.images)])  # as they are, and cut
-    logits_of = _logits_of(model, spec, probe, precision)
+    logits_of = _logits_of(model, spec)
     nothing = logits_of(torch.full_like(images[:1], round(GREY)))
     answered, parts = torch.zeros(len(images), dtype=torch.int64), []
     for condition, places, pictures in shown_as(images, masks, labels, seed=seed):
@@ -170,24 +169,14 @@ def _composed(condition: str, shown: Batch, behind: Images) -> Images:
 
 
 def _logits_of(
-    model: nn.Module, spec: ModelSpec, probe: Images, precision: PrecisionChoice
+    model: nn.Module, spec: ModelSpec
 ) -> Callable[[Images], Float[Tensor, "images classes"]]:
     """What gives the logits of pictures, less their mean, which no answer depends on."""
-    like = next(model.parameters())
-    fast = None
-    if choose_precision(precision, like.device) == "bfloat16":
-        fast = Answers(model, "bfloat16")
-        some = (spec.normalise(part, like=like) for part in probe.split(BATCH))
-        fast = fast if fast.measure(some) <= MOST_REPEATED else None
+    answers = Answers(model)
 
     def logits_of(pictures: Images) -> Float[Tensor, "images classes"]:
-        pixels = spec.normalise(pictures, like=like)
-        if fast is None:
-            with evaluating(model):
-                logits = model(pixels).double().cpu()
-        else:
-            logits = fast(pixels, prediction_gap).double()
-        need_classes(logits)
+        pixels = spec.normalise(pictures, like=answers.like)
+        logits = answers(pixels, prediction_gap).double()
         return logits - logits.mean(dim=1, keepdim=True)
 
     return logits_of
@@ -264,8 +253,42 @@ def background_share(rows: pd.DataFrame) -> Interval | None:
     return Interval(len(whole), float(100 * share), *mean_interval(each))
 
 
-def lean_verdict(gap: Interval) -> Verdict:
-    """What a background gap says: above or below MATTERS_PTS, or that nobody can tell yet."""
-    if gap.low > MATTERS_PTS:
+def lean_of(gap: Interval, masks: MaskSource) -> Interval | None:
+    """The background gap less that of models that do not lean; its interval has both errors.
+
+    None with boxes, of whose gaps nobody knows what models that do not lean have.
+    """
+    if masks not in NULLS_PTS:
+        return None
+    null, half = NULLS_PTS[masks]
+    below, above = (math.hypot(half, gap.value - end) for end in gap[2:])
+    value = gap.value - null
+    return Interval(gap.images, value, value - below, value + above)
+
+
+def lean_verdict(gap: Interval, masks: MaskSource) -> Verdict:
+    """*Leans*: the lean is above 0. *Does not lean*: it is below MATTERS_PTS, an equivalence.
+
+    The latter asks for outlines: with TokenCut's masks large leans come out too small.
+    """
+    lean = lean_of(gap, masks)
+    if lean is None:
+        return "undecided"
+    if lean.low > 0:
         return "leans"
-    return "does not lean" if gap.high < MATTERS_PTS else "too few to tell"
+    return "does not lean" if masks == "annotated" and lean.high < MATTERS_PTS else "undecided"
+
+
+def images_wanted(gap: Interval, masks: MaskSource) -> float | None:
+    """Of how many images such a gap would be decided; None where more would not tell.
+
+    More images narrow the interval over images, and not what NULLS_PTS leaves open.
+    """
+    if masks not in NULLS_PTS:
+        return None
+    value, half = gap.value - NULLS_PTS[masks][0], NULLS_PTS[masks][1]
+    off = max(value, MATTERS_PTS - value if masks == "annotated" else value)  # of a verdict's line
+    if off <= math.hypot(half, FINEST_PTS):
+        return None
+    noise = (gap.high - gap.low) / 2
+    return max(gap.images * noise**2 / (off**2 - half**2), gap.images + 1)

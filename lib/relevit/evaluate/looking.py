@@ -15,12 +15,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import evaluating
 from relevit.attribution import gae, patch_grid, to_heatmap
-from relevit.attribution.seen import observe
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values, wilson_share
 from relevit.evaluate.predictions import BATCH
+from relevit.maps import evaluating, observe
 from relevit.models.answers import need_classes
 from relevit.models.spec import ModelSpec
 

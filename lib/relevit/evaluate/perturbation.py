@@ -24,11 +24,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.patches import to_heatmap, to_pixels
-from relevit.base.device import Precision
+from relevit.base.device import at_once
 from relevit.choices.words import Fill, Unit
-from relevit.evaluate.bfloat16 import Answers, label_gap
+from relevit.evaluate.answering import Answers, label_gap
 from relevit.evaluate.intervals import PERCENT, mean_interval
+from relevit.maps import to_heatmap, to_pixels
 
 Direction = Literal["positive", "negative"]
 Grid = tuple[int, int]  # rows and columns of what can be erased
@@ -36,8 +36,7 @@ DIRECTIONS = get_args(Direction)
 
 SHARES_PCT = tuple(range(10, 100, 10))
 PART = 500  # images kept normalised at once; the answers do not depend on it
-PROBE = 100  # inputs on which bfloat16 is compared with float32
-CHUNK = 50  # inputs in one forward pass; the answers do not depend on it beyond rounding
+CHUNK = 50  # inputs in one forward pass (`at_once`)
 
 
 @dataclass(frozen=True)
@@ -96,20 +95,18 @@ def perturbation_rows(
     grid: Grid,
     erasing: Erasing = AS_PUBLISHED,
     *,
-    precision: Precision | None = None,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> pd.DataFrame:
     """What a classifier answers while more and more of its images is erased.
 
     `normalise` treats each pixel alone, as `ModelSpec.normalise`. `grid` has the (rows, columns) of
-    the patches; their maps become pixels by bilinear interpolation (`to_heatmap`). `precision`
-    runs a converted copy of the weights; None keeps the model's own format. With `bfloat16` each
-    `hit` that rounding could change is computed again in float32, judged by the errors on PROBE
-    inputs (`relevit.evaluate.bfloat16`); the logits are bfloat16's, but for these.
+    the patches; their maps become pixels by bilinear interpolation (`to_heatmap`). Each `hit` is
+    that of the model's own format (`relevit.evaluate.answering`). `chunk`: inputs in one pass.
 
     One row a direction, image and share, batch by batch in this order; columns: `answer_rows`.
     """
-    answers = Answers(model, precision)
+    answers = Answers(model)
+    chunk = chunk or at_once(CHUNK, answers.like.device)
     tables, first = [], 0
     for images, maps, labels, explained in batches:
         pixels = normalise(images).to(answers.like)
@@ -284,10 +281,9 @@ def erase(
 ) -> Float[Tensor, "batch 3 height width"]:
     """Give the hidden parts a colour.
 
-    `cells` is the grid of the patches, or the size of the images where the parts are pixels. What
-    lies under no patch stays as it is.
+    `cells` is the grid of the patches, or the size of the images where the parts are pixels.
     """
-    hidden = to_pixels(hidden, tuple(images.shape[2:]), cells)
+    hidden = to_pixels(hidden, tuple(images.shape[2:]))
     return torch.where(hidden[:, None], colour, images)
 
 
@@ -309,8 +305,6 @@ def _logits(
         return erase(pixels[image], ranks[image] < number[share, None, None], colour, cells)
 
     everything = torch.arange(len(pixels) * len(counts), device=ranks.device)
-    probe = torch.linspace(0, len(everything) - 1, min(PROBE, len(everything))).long()
-    answers.measure(map(erased, everything[probe].split(chunk)))
     found = []
     for inputs in everything.split(chunk):
         right = labels[inputs.cpu() // len(counts)]

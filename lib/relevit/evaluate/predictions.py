@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext
 from functools import partial
 
 import pandas as pd
@@ -12,24 +11,23 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from relevit.base.device import Precision, PrecisionChoice, choose_precision, tensor_float32
+from relevit.base.device import Precision
 from relevit.data.batch import Batch
-from relevit.evaluate.bfloat16 import Answers, Logits, prediction_gap, rank_gap, right_classes
+from relevit.evaluate.answering import Answers, Logits, prediction_gap, rank_gap, right_classes
 from relevit.models.spec import ModelSpec
-from relevit.models.trunk import Frozen, open_trunk
+from relevit.models.trunk import Frozen
 
 BATCH = 50  # images; the predictions do not depend on it beyond rounding
 AHEAD = 1  # batches that a GPU has besides the one whose answers are asked for
-MOST_REPEATED = 0.5  # share of images in doubt from which bfloat16 saves no time
 
 
 class Classifier:
-    """A model as it is evaluated, in one number format; `make_classifier` finds the best one.
+    """A model as it is evaluated: prediction, top-1 and top-5 are those of float32.
 
-    `bfloat16` runs a converted copy of the weights. With a `margin` above 0, images for which
-    rounding could change prediction, top-1 or top-5 are classified again in float32
-    (`relevit.evaluate.bfloat16`), so that the answers are those of float32. CUDA multiplies in
-    TF32 where the format is float32; images in doubt never are.
+    A GPU computes them in TF32, and once more where that could change them
+    (`relevit.evaluate.answering`). Where `bfloat16` is asked for, as training looks at its
+    validation images, a converted copy of the weights answers, unchecked. Tokens of `frozen` blocks
+    are kept.
     """
 
     def __init__(
@@ -39,18 +37,9 @@ class Classifier:
         precision: Precision = "float32",
         frozen: Frozen | None = None,
     ) -> None:
-        self.spec, self.precision = spec, precision
-        self.answers = Answers(model, precision, frozen)
-
-    @property
-    def margin(self) -> float:
-        """Logits that decide an answer are sure when they are no closer than this."""
-        return self.answers.margin
-
-    @property
-    def rounding(self) -> str:
-        """What answers may depend on beside the weights: the format, and whether it is checked."""
-        return f"{self.precision} {'checked' if self.margin else 'unchecked'}"
+        self.spec, self.answers = spec, Answers(model, precision, frozen)
+        checked = "tf32, in doubt float32"
+        self.precision = checked if self.answers.rounded else precision
 
     def predict(self, batches: Iterable[Batch]) -> pd.DataFrame:
         """Classify images with fused attention; one row an image, in their order.
@@ -63,9 +52,7 @@ class Classifier:
         one of them, differences B6 and B7).
         Raises: ValueError without images, and for labels that cannot be answered.
         """
-        tf32 = self.precision == "float32"
-        with tensor_float32(self.answers.like.device) if tf32 else nullcontext():
-            parts = list(self._classified(batches))
+        parts = list(self._classified(batches))
         if not parts:
             raise ValueError("evaluate: no images to classify; give at least one that can be read")
         return pd.concat(parts, ignore_index=True)
@@ -82,34 +69,6 @@ class Classifier:
             yield _rows(*running.popleft())
 
 
-def make_classifier(
-    model: nn.Module,
-    spec: ModelSpec,
-    choice: PrecisionChoice,
-    *,
-    probe: Iterable[Batch],
-    frozen: Frozen | None = None,
-) -> Classifier:
-    """The model in the fastest format whose answers are those of float32.
-
-    `auto` takes bfloat16 where the device has it in hardware, unless more than MOST_REPEATED
-    of the answers would be in doubt. The margin is twice the largest error of a logit on
-    `probe`, images that no test uses (`Benchmark.probe`): of shifted kinds where that can be, as
-    a model sure of its answers would agree in any format. A choice by name is taken as it is,
-    with margin 0. Where tokens of `frozen` blocks are kept, `auto` is float32: there is little left
-    to compute, and nothing to look at twice.
-    """
-    if choice == "auto" and open_trunk(model, frozen) is not None:
-        return Classifier(model, spec, frozen=frozen)
-    precision = choose_precision(choice, next(model.parameters()).device)
-    classifier = Classifier(model, spec, precision, frozen)
-    if precision == "float32" or choice != "auto":
-        return classifier
-    answers = classifier.answers
-    doubt = answers.measure(spec.normalise(b.images, like=answers.like) for b in probe)
-    return classifier if doubt <= MOST_REPEATED else Classifier(model, spec)
-
-
 def predict(
     model: nn.Module,
     spec: ModelSpec,
@@ -117,7 +76,7 @@ def predict(
     precision: Precision = "float32",
     frozen: Frozen | None = None,
 ) -> pd.DataFrame:
-    """`Classifier.predict` of the model in this format, without a second look."""
+    """`Classifier.predict` of the model."""
     return Classifier(model, spec, precision, frozen).predict(batches)
 
 

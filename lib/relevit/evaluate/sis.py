@@ -26,8 +26,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_for_gradients, frozen_weights
 from relevit.base.device import Precision, autocast
+from relevit.maps import attention_for_gradients, frozen_weights
 from relevit.models.answers import need_classes
 
 CHUNK = 20  # images in one pass; the subsets do not depend on it beyond rounding

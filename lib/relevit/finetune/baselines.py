@@ -19,10 +19,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from relevit.attention.recording import unfused_attention
 from relevit.choices.words import Baseline
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer, step_losses
+from relevit.maps import unfused_attention
 
 Gradients = dict[str, Tensor]  # parameter name -> gradient
 

@@ -1,4 +1,4 @@
-"""The loop of all trainings: batches, steps, rows of a log, a checkpoint each epoch, exact resume.
+"""The loop of all trainings: batches, steps, rows of a log, checkpoints, exact resume.
 
 An epoch's random choices come from (seed, epoch) alone, so weights and optimiser are the whole
 state: a run that was killed and started again ends with the same bytes.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,32 @@ from relevit.models.checkpoints import load_weights, read_tensors, save_weights
 
 Row = dict[str, Any]
 History = list[Row]
-Numbers = dict[str, float]  # the losses of a step, by name
+Losses = dict[str, Float[Tensor, ""] | float]  # those of a step by name, where they are
+Numbers = dict[str, float]  # the same, read
 WEIGHTS, LOG, CHECKPOINT, EPOCHS = "weights.safetensors", "log.jsonl", "checkpoint.pt", "epochs"
+# Between two checkpoints: three times a model's size, which many short epochs would write anew.
+CHECKPOINT_S = 60.0
 
 
-def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Numbers:
-    """One step down the last of these losses; all of them as numbers."""
+def descend(optimizer: Optimizer, losses: Mapping[str, Float[Tensor, ""]]) -> Losses:
+    """One step down the last of these losses; all of them, out of the graph.
+
+    They are not read: that would make a GPU wait in every step (`read`).
+    """
     optimizer.zero_grad(set_to_none=True)
     list(losses.values())[-1].backward()
     optimizer.step()
-    return {name: float(value.detach()) for name, value in losses.items()}
+    return {name: value.detach() for name, value in losses.items()}
+
+
+def read(steps: Sequence[Losses]) -> list[Numbers]:
+    """The losses of steps as plain numbers; a GPU is waited for once."""
+    tensors = [v for losses in steps for v in losses.values() if isinstance(v, Tensor)]
+    found = iter(torch.stack(tensors).tolist() if tensors else ())
+    return [
+        {name: next(found) if isinstance(value, Tensor) else value for name, value in row.items()}
+        for row in steps
+    ]
 
 
 def means(rows: Sequence[Numbers]) -> Row:
@@ -58,12 +75,12 @@ def train_epochs(
     model: nn.Module,
     optimizer: Optimizer,
     batches: Callable[[int], Sequence[Any]],
-    step: Callable[[Any], Numbers],
+    step: Callable[[Any], Losses],
     epochs: Iterable[int],
     *,
     rate: Callable[[int, int, int], float] | None = None,
     summary: Callable[[Sequence[Numbers]], Row] = means,
-    on_step: Callable[[int, int, int, Numbers], object] = lambda *done: None,
+    on_step: Callable[[int, int, int, Losses], object] = lambda *done: None,
 ) -> Iterator[Row]:
     """Train an epoch for each row that is asked for: its number and the `summary` of its steps.
 
@@ -82,7 +99,7 @@ def train_epochs(
                     group["lr"] = share * peak
             rows.append(step(batch))
             on_step(epoch, place + 1, len(plan), rows[-1])
-        yield {"epoch": epoch} | summary(rows)
+        yield {"epoch": epoch} | summary(read(rows))
 
 
 def fit(
@@ -90,7 +107,7 @@ def fit(
     optimizer: Optimizer,
     folder: Path,
     batches: Callable[[int], Sequence[Any]],
-    step: Callable[[Any], Numbers],
+    step: Callable[[Any], Losses],
     *,
     architecture: str,
     identity: dict[str, Any],
@@ -138,9 +155,9 @@ def fit(
         _need_finite(row, folder)
         history.append(row)
         if criterion is None or row[criterion] <= min(r[criterion] for r in history[1:]):
-            best = {key: value.detach().cpu().clone() for key, value in model.state_dict().items()}
+            best = {key: value.detach().clone() for key, value in model.state_dict().items()}
         run.keep(row["epoch"])
-        run.save_checkpoint(history, best)
+        run.save(history, best)
         on_epoch(row)
     run.finish(history, best)
     return history
@@ -164,7 +181,7 @@ def epoch_plan(
     return [(rows, np.random.default_rng([seed, epoch, i])) for i, rows in enumerate(batches)]
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
     """The files of a run. `name` is all that it is made of, `kept` are its epochs' weights."""
 
@@ -174,6 +191,7 @@ class _Run:
     architecture: str
     name: str
     kept: list[Path]
+    saved: float = field(default_factory=lambda: time.monotonic())
 
     def finished(self, validated: Collection[int] | None) -> tuple[History, Collection[int] | None]:
         """The log, the weights loaded, where the run is finished and all of it is there.
@@ -230,11 +248,17 @@ class _Run:
         (self.folder / WEIGHTS).unlink(missing_ok=True)
         shutil.rmtree(self.folder / EPOCHS, ignore_errors=True)
 
+    def save(self, history: History, best: dict[str, Tensor]) -> None:
+        """Write the log, and where it is time the checkpoint, which is the older one by a kill."""
+        if time.monotonic() - self.saved >= CHECKPOINT_S:
+            self.save_checkpoint(history, best)
+            self.saved = time.monotonic()
+        self.write_log(history)
+
     def save_checkpoint(self, history: History, best: dict[str, Tensor]) -> None:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         state |= {"best": best, "identity": self.name, "history": history}
         write_atomically(self.folder / CHECKPOINT, lambda path: torch.save(state, path))
-        self.write_log(history)
 
     def write_log(self, history: History) -> None:
         text = "".join(json.dumps(row) + "\n" for row in history)
@@ -245,7 +269,7 @@ class _Run:
         self.model.eval()
         self.write_log(history)
         save_weights(self.folder / WEIGHTS, self.model, self.architecture, identity=self.name)
-        (self.folder / CHECKPOINT).unlink()
+        (self.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def keep(self, epoch: int) -> None:
         if self.kept:
@@ -273,5 +297,5 @@ def _need_finite(row: Row, folder: Path) -> None:
         if isinstance(value, float) and not math.isfinite(value):
             raise FloatingPointError(
                 f"training: {key} is {value} in epoch {row['epoch']} of {folder.name}; "
-                "lower the learning rate (the checkpoint of the epoch before is kept)"
+                "lower the learning rate (its last checkpoint is kept)"
             )

@@ -17,12 +17,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
+from relevit.base.device import sent, tensor_float32
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
-from relevit.finetune.epochs import History, Numbers, descend, epoch_plan, fit, means
+from relevit.finetune.cuda_graph import Recorded
+from relevit.finetune.epochs import History, Losses, descend, epoch_plan, fit, means
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.step import frozen_part, make_optimizer, step_losses
-from relevit.finetune.validation import CLASS_LOSSES
+from relevit.finetune.step import frozen_part, make_optimizer, products, step_losses
+from relevit.finetune.validation import CLASS_LOSSES, step_tokens
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, Trunk, open_trunk
 
@@ -54,11 +56,15 @@ def finetune(
     """
     optimizer, others = make_optimizer(model, settings), backgrounds(train, settings.augmentation)
     trunk = open_trunk(model, None if kept is None else Frozen(kept, settings.trained_blocks))
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    recorded = Recorded(optimizer) if on_gpu else None
+    if on_gpu:
+        _need_labels(train.labels, model)
 
-    def step(batch: tuple[Tensor, np.random.Generator]) -> Numbers:
+    def step(batch: tuple[Tensor, np.random.Generator]) -> Losses:
         places, rng = batch
         shown = augmented(train.select(places), settings.augmentation, others, rng)
-        return train_step(model, spec, optimizer, shown, rng, settings, trunk)
+        return train_step(model, spec, optimizer, shown, rng, settings, trunk, recorded)
 
     about = {"inputs": inputs | frozen_part(model, settings.trained_blocks)}
     about |= {"kind": "relevance", "log": CLASS_LOSSES}
@@ -104,21 +110,38 @@ def train_step(
     rng: np.random.Generator,
     settings: FinetuneSettings,
     trunk: Trunk | None = None,
-) -> Numbers:
-    """One step on a batch, augmented; returns its losses."""
+    recorded: Recorded | None = None,
+) -> Losses:
+    """One step on a batch, augmented; returns its losses, which a GPU may still be working on.
+
+    So the next batch is made meanwhile. A step of whole batches is `recorded` where that is given.
+    """
     device = next(model.parameters()).device
-    optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
-    images, masks = augment(batch, rng, spec.image_size)
-    losses = step_losses(
-        model,
-        spec.normalise(images.to(device)),
-        masks.to(device).float(),
-        batch.labels.to(device),
-        settings,
-        outlined=None if batch.outlined is None else batch.outlined.to(device),
-        trunk=trunk,
-    )
-    return descend(optimizer, losses.named)
+
+    def step(images: Tensor, masks: Tensor, labels: Tensor, *outlined: Tensor) -> Losses:
+        optimizer.zero_grad(set_to_none=True)  # the last step's make room for this one's maps
+        pixels, whole = spec.normalise(images), outlined[0] if outlined else None
+        with step_tokens(trunk, pixels, settings, train=True):
+            losses = step_losses(model, pixels, masks.float(), labels, settings, outlined=whole)
+        return descend(optimizer, losses.named)
+
+    parts = (*augment(batch, rng, spec.image_size), batch.labels, batch.outlined)
+    given = [sent(part, device) for part in parts if part is not None]
+    with tensor_float32(device, products(settings.method, settings.precision) == "tf32"):
+        if recorded is None or batch.outlined is not None:
+            return step(*given)
+        return recorded(step, *given)
+
+
+def _need_labels(labels: Tensor, model: nn.Module) -> None:
+    """Raise ValueError for labels without an output, which a GPU dies of in the midst of a step."""
+    outputs = getattr(getattr(model, "head", None), "out_features", None)
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or (outputs is not None and high >= outputs):
+        raise ValueError(
+            f"finetune: labels from {low} to {high}, and the model has {outputs} outputs; give "
+            "one from 0 on for each class, or a model with as many outputs"
+        )
 
 
 def augment(batch: Batch, rng: np.random.Generator, size: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,6 @@
 """Does a model lean on context? From a folder of one's own images to an `Audit`.
 
-The model is shown each image in the ways of `evaluate.lean`. What it says goes with what a cure is
-expected to gain, by the law of dose and response (docs/context.md).
+The model is shown each image in the ways of `evaluate.lean`.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from importlib.resources import files
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -21,7 +19,6 @@ from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
 from relevit.choices.own import OwnChoices
-from relevit.choices.words import PrecisionChoice
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import examine
@@ -30,18 +27,23 @@ from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.lean import (
     CONDITIONS,
     MATTERS_PTS,
+    NULLS_PTS,
     Interval,
+    MaskSource,
     Verdict,
     background_gap,
     background_share,
     class_gaps,
     condition_table,
+    images_wanted,
+    lean_of,
     lean_rows,
     lean_verdict,
     lenders,
 )
 from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
+from relevit.finetune.own_cure import is_box
 from relevit.finetune.own_data import TOKENCUT, read_parts, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
 from relevit.finetune.own_images import need_knowledge, tokencut_masks
@@ -53,13 +55,11 @@ PROBED = 50  # images that are answered first: whether the classes are known, an
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
 EXPLAINED = 10  # images explained at once: fifty of a ViT-S at 224 pixels take ten gigabytes
-FINEST_PTS = 2.0  # half of the narrowest interval that more images are worth
-SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
-LAW = (
-    "dose and response: what the relevance terms gained on shifted drawings (Habitats) in four "
-    "worlds whose originals lean more or less, with two seeds; on photographs (PACS) it did not "
-    "hold: relevance added nothing beyond chance to labels, and a background swap 6 points"
+BOXES = (
+    "the masks are boxes, and what these have of a background goes along with the object; give "
+    "outlines, or --masks tokencut"
 )
+SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 
 
 class Part(BaseModel):
@@ -109,21 +109,22 @@ class OfMap(Part):
 class Audit(Part):
     """What `audit.json` says."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     model: str
     data: str
     part: str = Field(description="name of the part that was shown: test, if there is one")
     images: int = Field(description="that were shown, in each of the ways")
-    masks: Literal["annotated", "tokencut"] = Field(description="where they come from")
+    masks: MaskSource = Field(description="where they come from")
     seed: int = Field(description="that drew images and backgrounds")
     verdict: Verdict
-    sentence: str = Field(description="the verdict with its interval")
+    sentence: str = Field(description="the verdict with its intervals, the background alone beside")
     gap_pts: Mean = Field(description="top-1 on backgrounds of the same class less on others'")
+    lean_pts: Mean | None = Field(
+        description="the gap less that of models that do not lean; none with boxes"
+    )
     background_share_pct: Mean | None = Field(
         description="of the answer's logit that it carries; none where that is no more than chance"
     )
-    expected_gain_pts: Mean = Field(description="of a cure, on shifted images, by the law")
-    law: str = Field(description="where the expected gain comes from")
     conditions: list[Shown]
     maps: list[OfMap] = Field(description=f"of two methods, on at most {MAPPED} images")
     classes: list[OfClass] = Field(description="that have two images or more, worst first")
@@ -187,26 +188,27 @@ def audit_images(
     tokencut: bool,
     notes: Sequence[str] = (),
     seed: int = 0,
-    precision: PrecisionChoice = "auto",
 ) -> Audited:
     """The audit of a model on images with masks in memory; `part` names their files.
 
     Raises: ValueError as `shown_as`, and where no class has two images.
     """
     shown = (images.images, images.masks > 0.5, images.labels)
-    rows = lean_rows(model.network, model.spec, *shown, seed=seed, precision=precision)
+    rows = lean_rows(model.network, model.spec, *shown, seed=seed)
     rows["file"] = [part.ids[place] for place in rows["image"]]
-    said = _said(rows, names)  # refuses what tells nothing
+    boxes = all(is_box(mask) for mask in shown[1][:, 0].numpy())
+    source: MaskSource = TOKENCUT if tokencut else "boxes" if boxes else "annotated"
+    said = _said(rows, names, source)  # refuses what tells nothing
     examples = told_best(rows, lenders(*shown, seed=seed) if tokencut else None)
     audit = Audit(
         model=name,
         data=data,
         part=part.name,
         images=rows["image"].nunique(),
-        masks=TOKENCUT if tokencut else "annotated",
+        masks=source,
         seed=seed,
         examples=[part.ids[place] for place in examples],
-        notes=[*notes, *_notes(rows, len(images))],
+        notes=[*notes, *([BOXES] if source == "boxes" else []), *_notes(rows, len(images))],
         maps=on_object(model, images, rows),
         **said,
     )
@@ -294,7 +296,7 @@ def with_masks(
         )
     note = (
         "the masks are TokenCut's: what they miss of an object stays on its background, and makes "
-        "the gap larger; so look at the pictures below"
+        "a small gap larger and a large one smaller; so look at the pictures below"
     )
     if lost := int((~kept).sum()):
         note += f". It found no object, or the background in its place, in {lost} of {len(kept)}"
@@ -305,9 +307,10 @@ def with_masks(
 # What came of it
 
 
-def _said(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
+def _said(rows: pd.DataFrame, names: Sequence[str], masks: MaskSource) -> dict[str, Any]:
     """The fields of an `Audit` that the answers decide."""
     gap, share = background_gap(rows), background_share(rows)
+    lean = lean_of(gap, masks)
     conditions = [
         Shown(
             condition=row.condition,
@@ -328,12 +331,11 @@ def _said(rows: pd.DataFrame, names: Sequence[str]) -> dict[str, Any]:
         for row in class_gaps(rows).itertuples()
     ]
     return {
-        "verdict": lean_verdict(gap),
-        "sentence": sentence(gap),
+        "verdict": lean_verdict(gap, masks),
+        "sentence": f"{sentence(gap, masks)} {background_alone(rows)}",
         "gap_pts": _mean(gap),
+        "lean_pts": lean and _mean(lean),
         "background_share_pct": share and _mean(share),
-        "expected_gain_pts": _mean(expected_gain(gap)),
-        "law": LAW,
         "conditions": conditions,
         "classes": classes,
     }
@@ -377,19 +379,35 @@ def on_object(model: OwnModel, images: Batch, rows: pd.DataFrame) -> list[OfMap]
     return found
 
 
-def sentence(gap: Interval) -> str:
-    """The verdict on a gap, with its interval."""
-    ends = f"Moves {gap.low:z.0f} to {gap.high:z.0f} points with the background"
-    verdict = lean_verdict(gap)
-    if verdict == "leans":
-        return f"{ends}: leans."
+def sentence(gap: Interval, masks: MaskSource) -> str:
+    """The verdict on a gap, with its interval and what a model that does not lean has."""
+    moves = f"Moves {gap.low:z.0f} to {gap.high:z.0f} points with the background"
+    if masks not in NULLS_PTS:
+        return f"{moves}: undecided; {BOXES}."
+    whose = "TokenCut's masks" if masks == TOKENCUT else "outlines"
+    verdict, (null, half) = lean_verdict(gap, masks), NULLS_PTS[masks]
+    said = (
+        f"{moves}; with {whose} models that do not lean move {null - half:.0f} to "
+        f"{null + half:.0f} (on drawings): {verdict}"
+    )
     if verdict == "does not lean":
-        return f"{ends}, less than {MATTERS_PTS:.0f}: does not lean."
-    half = max(abs(gap.value - MATTERS_PTS), FINEST_PTS)
-    wanted = gap.images * ((gap.high - gap.low) / 2 / half) ** 2
+        return f"{said} by {MATTERS_PTS:.0f} or more."
+    if verdict == "leans":
+        return f"{said}."
+    if wanted := images_wanted(gap, masks):
+        return f"{said}, of {gap.images} images; about {_rounded_up(wanted)} would tell."
+    other = ", outlines may" if masks == TOKENCUT else ""
+    return f"{said}; more images would not tell{other}."
+
+
+def background_alone(rows: pd.DataFrame) -> str:
+    """How often it is right where the object is painted over (Xiao et al. 2020), in words."""
+    alone = condition_table(rows[rows["condition"] == "filled"]).iloc[0]
+    classes = rows["label"].nunique()
     return (
-        f"{ends}: too few to tell whether it is {MATTERS_PTS:.0f} or more, of {gap.images} images; "
-        f"about {_rounded_up(max(wanted, gap.images + 1))} would tell."
+        f"With the object painted over it is right on {alone['top1_pct']:.0f} % of images "
+        f"({alone['low_pct']:.0f} to {alone['high_pct']:.0f}); a guess among {classes} classes is "
+        f"on {100 / classes:.0f} %."
     )
 
 
@@ -397,19 +415,6 @@ def _rounded_up(count: float) -> int:
     """To one digit."""
     unit = 10 ** math.floor(math.log10(count))
     return math.ceil(count / unit) * unit
-
-
-def expected_gain(gap: Interval) -> Interval:
-    """What a cure is expected to gain on shifted images, in points, by LAW.
-
-    Between the worlds that were measured as the crow flies, beyond them as at the last one. The
-    ends are those of the law's intervals at the ends of the gap.
-    """
-    law = pd.read_csv(files("relevit") / "assets" / "data" / "doses.csv")
-    law = law.groupby("gap_pts", as_index=False).mean()
-    ends = ((gap.value, "with_pts"), (gap.low, "with_low_pts"), (gap.high, "with_high_pts"))
-    found = [float(np.interp(at, law["gap_pts"], law[column])) for at, column in ends]
-    return Interval(gap.images, *found)
 
 
 def told_best(

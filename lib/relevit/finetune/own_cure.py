@@ -66,15 +66,15 @@ def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tupl
         backgrounds(train, choices.augmentation)  # which says why not
     if choices.cure != "auto":
         return choices.cure, "as asked"
-    if drawn is not None and all(_is_box(drawn.mask(place)) for place in range(len(drawn))):
+    if drawn is not None and all(is_box(drawn.mask(place)) for place in range(len(drawn))):
         return "relevance", "the masks are boxes, with which no other was better on drawings"
     if count < 2:
         found = f"{count} of {len(train)} training images have a mask and a background beside it"
         return "relevance", f"{found}, and a swap needs two"
-    return "swap", "the best on photographs (docs/photographs.md)"
+    return "swap", "what led on photographs (docs/photographs.md)"
 
 
-def _is_box(mask: Bool[np.ndarray, "height width"]) -> bool:
+def is_box(mask: Bool[np.ndarray, "height width"]) -> bool:
     """Whether an object fills its bounding box; an empty mask says nothing against it."""
     if not mask.any():
         return True

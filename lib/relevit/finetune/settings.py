@@ -83,6 +83,8 @@ class FinetuneSettings(FinetuneChoices):
     def _of_losses_that_are_there(cls, weights: Weights, info: Any) -> Weights:
         own, of_map = LOSSES[info.data["method"]], info.data["method"] in MAP_LOSSES
         known, more = list(dict.fromkeys([*_OF_ALL, *own])), MORE_LOSSES if of_map else ()
+        if taken := [name for name in more if name in (*known, "total", *LOSSES)]:
+            raise ValueError(f"losses: the name {taken[0]!r} is ours; give what you added another")
         if unknown := [name for name in weights if name not in known and name not in more]:
             known += more
             raise ValueError(f"losses: {unknown[0]!r} is unknown; use some of {known}")
@@ -96,7 +98,7 @@ def _rules(protocol: Protocol, single: FinetuneOptions, temperature: float) -> O
 
 
 def resolved(cfg: Any, lr: float, precision: Precision) -> FinetuneSettings:
-    """The settings that a run's parameters (`FinetuneParams`) ask for, at the given rate.
+    """The settings that a run's parameters (those of `02_finetune`) ask for, at the given rate.
 
     What these leave open, weights of the terms and temperature, is the paper's, by method and
     model (`relevit.finetune.hyperparameters`).

@@ -24,14 +24,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_for_gradients, unfused_attention
 from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
-from relevit.base.device import autocast
+from relevit.base.device import Precision, autocast
+from relevit.choices.words import Method
 from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.losses import CLASS_TERMS, Step
+from relevit.maps import attention_for_gradients, unfused_attention
 from relevit.models.answers import need_classes
-from relevit.models.trunk import Trunk, kept_tokens, to_train
+from relevit.models.trunk import to_train
 
 Images = Float[Tensor, "batch 3 height width"]
 Labels = Int[Tensor, " batch"]
@@ -75,15 +76,13 @@ def step_losses(
     *,
     outlined: Bool[Tensor, " batch"] | None = None,
     train: bool = True,
-    trunk: Trunk | None = None,
 ) -> StepLosses:
     """All losses of a batch from one forward pass, shared by the maps and the class term.
 
     `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
     of second derivatives, which the numbers alone do not need. In training a control, whose
     relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
-    have no mask: losses of the map are means over the others. `trunk` is that of the model, with
-    the blocks that the settings do not train.
+    have no mask: losses of the map are means over the others.
     Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
     with `outlined`, whose terms are of whole batches.
     """
@@ -99,10 +98,9 @@ def step_losses(
     if settings.method in BASELINES:
         seen = replace(seen, **look_at_pixels(model, images, exact_gradient=exact))
     elif losses:
-        seen = replace(seen, **look_at_maps(model, images, labels, settings, exact, trunk))
+        seen = replace(seen, **look_at_maps(model, images, labels, settings, exact))
     else:
         with (
-            kept_tokens(trunk, images, settings.precision),
             autocast(images.device, settings.precision),
             attention_for_gradients(model, last=settings.trained_blocks),
         ):
@@ -124,13 +122,9 @@ def look_at_maps(
     labels: Labels,
     settings: FinetuneSettings,
     exact_gradient: bool,
-    trunk: Trunk | None = None,
 ) -> dict[str, Tensor]:
     """The model's heatmaps of the class to explain, and its logits."""
-    by = settings.precision + (" by rules" if settings.explanation == "attn_lrp" else "")
-    if not settings.trained_blocks:  # a head alone has no map of its own: it is of all
-        trunk = None
-    with kept_tokens(trunk, images, by), autocast(images.device, settings.precision):
+    with autocast(images.device, settings.precision):
         relevance, logits = relevance_and_logits(
             model,
             images,
@@ -158,6 +152,11 @@ def look_at_pixels(model: nn.Module, images: Images, *, exact_gradient: bool) ->
     attention = unfused_attention(model) if exact_gradient else nullcontext()
     with autocast(images.device, "float32"), attention:
         return {"images": images, "logits": model(images)}
+
+
+def products(method: Method, asked: Precision) -> Precision:
+    """The format that a method is trained in: baselines need the digits (second derivatives)."""
+    return "float32" if method in BASELINES else asked
 
 
 def make_optimizer(model: nn.Module, settings: FinetuneSettings) -> torch.optim.AdamW:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from torch import nn
+from torch import Tensor, nn
 
-from relevit.base.device import Precision
+from relevit.base.device import Precision, at_once
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict
+from relevit.finetune.epochs import read
+from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import step_losses
 from relevit.masks import AutomaticMasks
 from relevit.models.spec import ModelSpec
-from relevit.models.trunk import Frozen, open_trunk
+from relevit.models.trunk import Frozen, Trunk, kept_tokens, open_trunk
 
 CLASS_LOSSES = "validation_class_losses"  # of a log: those of each image
 
@@ -49,18 +52,17 @@ def validation_figures(
 
     def figures(model: nn.Module, settings: FinetuneSettings) -> dict[str, Any]:
         device, trunk = next(model.parameters()).device, open_trunk(model, frozen)
-        rows = []
-        for part in mapped.split(settings.batch_size):
-            terms = step_losses(
-                model,
-                spec.normalise(part.images.to(device)),
-                part.masks.to(device).float(),
-                part.labels.to(device),
-                settings,
-                train=False,
-                trunk=trunk,
-            )
-            rows.append(pd.Series(terms.numbers()) * len(part))
+        size, found = settings.batch_size, []
+        if settings.method not in BASELINES:  # of which some terms are sums over a batch
+            size = at_once(size, device)
+        parts = list(mapped.split(size))
+        for part in parts:
+            pixels = spec.normalise(part.images.to(device))
+            masks, labels = part.masks.to(device).float(), part.labels.to(device)
+            with step_tokens(trunk, pixels, settings, train=False):
+                losses = step_losses(model, pixels, masks, labels, settings, train=False)
+            found.append({name: value.detach() for name, value in losses.named.items()})
+        rows = [pd.Series(row) * len(part) for row, part in zip(read(found), parts, strict=True)]
         means = (sum(rows) / len(mapped)).to_dict()
         asked = shown.select(range(len(shown))[:images])
         answers = predict(model, spec, asked.split(BATCH), precision, frozen)
@@ -76,3 +78,17 @@ def validation_figures(
         }
 
     return figures
+
+
+def step_tokens(
+    trunk: Trunk | None, images: Tensor, settings: FinetuneSettings, *, train: bool
+) -> AbstractContextManager[None]:
+    """Where `step_losses` of these images takes the tokens of its frozen blocks from files.
+
+    Baselines look at the pixels, and a head alone has no map of its own: it is of all blocks.
+    """
+    looks = not (train and settings.weights["relevance"] == 0)
+    if settings.method in BASELINES or (looks and not settings.trained_blocks):
+        return nullcontext()
+    ruled = looks and settings.explanation == "attn_lrp"
+    return kept_tokens(trunk, images, settings.precision + (" by rules" if ruled else ""))

@@ -32,7 +32,7 @@ from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.looking import Look, look
-from relevit.evaluate.predictions import BATCH, accuracy_table, make_classifier
+from relevit.evaluate.predictions import Classifier, accuracy_table
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
 from relevit.finetune.loop import finetune
@@ -61,7 +61,6 @@ from relevit.models.trunk import Frozen
 
 ORIGINAL = "original"
 REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
-PROBED = 100  # validation images on which bfloat16 is compared with float32
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
 
@@ -371,10 +370,8 @@ def answer_all(
     `dataset`, `index` (number of the image in its set) and `file` (its path in the set's folder).
     """
     c, spec, rows = run.choices, run.model.spec, []
-    shown = run.images.validation
-    probe = list(shown.select(range(min(PROBED, len(shown)))).split(BATCH))
     for name, network in models.items():
-        classifier = make_classifier(network, spec, c.precision, probe=probe, frozen=run.frozen)
+        classifier = Classifier(network, spec, frozen=run.frozen)
         for dataset, part in run.data.test.items():
             shown = sample(part, c.test_images, c.seed)
             answers = classifier.predict(batches(shown, run.model.view))
@@ -407,7 +404,7 @@ def audit_all(
         return {
             name: audit_images(
                 name, replace(run.model, network=network), images, part, run.data.classes,
-                data=c.data, tokencut=tokencut, notes=notes, seed=c.seed, precision=c.precision,
+                data=c.data, tokencut=tokencut, notes=notes, seed=c.seed,
             )
             for name, network in models.items()
         }  # fmt: skip

@@ -18,8 +18,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
-from relevit.attention.patches import patch_cells
-from relevit.attribution.seen import observe
+from relevit.maps import observe, patch_cells
 
 Scores = Float[Tensor, "batch layers heads"]
 Attention = Float[Tensor, "batch layers heads patches"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,13 @@ from jaxtyping import Bool, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.attention.patches import patch_grid, to_pixels
+from relevit.base.device import at_once, cores
+from relevit.maps import patch_grid, to_pixels
 from relevit.masks.bilateral import bilateral_solve, solid
 from relevit.masks.token_cut import TAU, KeyBias, key_features, tokencut
 from relevit.models.spec import ModelSpec
 
-BATCH = 25  # images whose features are computed at once; masks do not depend on it but for rounding
+BATCH = 25  # images whose features are computed at once (`at_once`)
 BORDER = 0.25  # of the picture's border, the most that an object covers (`sound`)
 AGREEMENT = 0.5  # IoU of coarse and refined mask below which the latter has lost the object (B17)
 CORLOC_IOU = 0.5  # of the boxes, from which an object counts as found
@@ -57,17 +60,18 @@ def automatic_masks(
     """
     device, side = next(model.parameters()).device, model.patch_embed.img_size
     coarse, refined, kept = [], [], []
-    for part in images.split(BATCH):
+    solve = partial(refine, **refining)
+    for part in images.split(at_once(BATCH, device)):
         pixels = interpolate(spec.normalise(part.to(device)), side, mode="bicubic", antialias=True)
         keys = key_features(model, pixels, bias)
         grid = patch_grid(model, pixels)
         cut = tokencut(keys, grid, tau, component=component)
-        masks = to_pixels(cut.mask, tuple(images.shape[-2:]), grid)[:, None].cpu()
+        masks = to_pixels(cut.mask, tuple(images.shape[-2:]))[:, None].cpu()
         coarse.append(masks)
-        for image, mask in zip(part.cpu(), masks, strict=True):
-            fine, keep = refine(image, mask[0], **refining)
-            refined.append(fine[None])
-            kept.append(keep)
+        with ThreadPoolExecutor(cores()) as pool:  # NumPy and SciPy let others run
+            for fine, keep in pool.map(solve, part.cpu(), masks[:, 0]):
+                refined.append(fine[None])
+                kept.append(keep)
     return AutomaticMasks(torch.cat(coarse), torch.stack(refined), torch.tensor(kept))
 
 

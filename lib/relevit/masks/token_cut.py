@@ -24,8 +24,8 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from relevit.attention.token_rows import prefix_tokens
 from relevit.choices.words import KeyBias
+from relevit.maps import prefix_tokens
 
 TAU = 0.2  # cosine similarity above which two tokens are joined
 FAINT = 1e-5  # weight of all other edges, which keeps the graph in one piece

@@ -12,8 +12,7 @@ from timm.layers import to_2tuple
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
-from relevit.attention.recording import FAMILIES, attention_layers, record_attention
-from relevit.attention.token_rows import head_pooling
+from relevit.maps import FAMILIES, attention_layers, head_pooling, patch_grid, record_attention
 from relevit.models.registry import tagged, view_of
 from relevit.models.spec import Interpolation, ModelSpec
 
@@ -108,6 +107,7 @@ def _try_it(network: nn.Module, size: int) -> None:
     attention_layers(network)
     head_pooling(network)
     black = torch.zeros(1, 3, size, size).to(next(network.parameters()))
+    patch_grid(network, black)
     with torch.no_grad(), record_attention(network):
         logits = network(black)
     if not isinstance(logits, Tensor) or logits.ndim != 2:

@@ -1,25 +1,23 @@
 """Weights as their authors published them: read without running code, named as timm names them.
 
-One rule finds the network in a file, whatever lies around it: a wrapper counts as a prefix, and a
-name that ends in one of ANCHORS tells by what stands before it which names are the network's. So
-are read the files of timm, RobustViT's runs (`state_dict`, after `module.`), DeiT, MAE and BEiT
-(`model`), DINO's full checkpoint (`teacher`, after `backbone.`), MoCo-v3 (`state_dict`, after
-`module.base_encoder.`), the linear heads of the last two, Lightning and compiled models; the names
-of OpenAI's CLIP are known to timm. Of several networks the first of FIRST counts, without MoCo's
-MOMENTUM; others beside it, averaged weights under a name that timm does not know among them, leave
-in doubt which is meant, and that is refused.
+One table says where a network lies, WRAPPERS and PLACES: in timm's own files and in the papers'.
+RobustViT's runs have it in `state_dict`, DeiT, MAE and BEiT in `model`, DINO's full checkpoint as
+`teacher`, after `backbone.`, MoCo-v3 in `state_dict`, after `base_encoder.`; the linear heads of
+the last two are files of their own. timm names the tensors of MAE, BEiT, DINOv2 and OpenAI's CLIP.
+A file with a second network, such as averaged weights under a name that timm does not know, leaves
+in doubt which is meant, and is refused.
 """
 
 from __future__ import annotations
 
 import argparse
 import pickle
-import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import timm
 import torch
 from torch import Tensor, nn
 
@@ -28,12 +26,12 @@ from relevit.models.checkpoints import need_sound, read_tensors
 ENDINGS = ("safetensors", "pth", "bin", "pth.tar")
 ANCHOR = "patch_embed.proj.weight"
 ANCHORS = (ANCHOR, "embeds.proj.weight", "visual.class_embedding")  # of timm, NaFlex, OpenAI's CLIP
-# As `timm.models.load_checkpoint` takes them, averaged weights before plain ones; then DINO's.
-FIRST = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher", "student")
-MOMENTUM = "momentum_encoder."
+# What a network is wrapped in, the first that is there: as `timm.models.load_state_dict` takes
+# them, averaged weights before plain ones; then DINO's.
+WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
+PLACES = ("", "backbone.", "base_encoder.")  # before its names, once `module.` is taken off
+SECOND = ("student", "momentum_encoder.")  # networks that DINO and MoCo-v3 have beside their own
 HEAD = {"head.weight", "head.bias"}
-# A layer beside a network that is its head, and no projection of a pretraining.
-HEADLIKE = re.compile(r"(?:^|\.)(?!\w*proj)(?:\w*(?:head|fc|class|linear|logit)\w*|\d+)\.weight$")
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
 PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
 HEADED = ("head.", "pre_logits.")  # what a new head replaces
@@ -73,56 +71,44 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of the network in a checkpoint, by timm's names for them or its authors'.
 
-    The one linear layer beside it that reads its features is its head; of several none is.
-    Raises: ValueError when there is no Vision Transformer, or more than one that may be meant.
+    Raises: ValueError when there is no Vision Transformer in PLACES, or more than one that may be
+    meant.
     """
-    flat = dict(_flat(found))
-    networks = {
-        name.removesuffix(anchor): value.shape[:1]  # its width
-        for anchor in ANCHORS
-        for name, value in flat.items()
-        if f".{name}".endswith(f".{anchor}")
-    }
-    if not networks:
-        raise ValueError(f"it holds no Vision Transformer: no name ends in {ANCHOR}")
-    wrappers = tuple(f"{key}." for key in FIRST if isinstance(found.get(key), Mapping))
-    first = next((w for w in wrappers if any(n.startswith(w) for n in networks)), "")
-    kept = [n for n in networks if n.startswith(first) or not n.startswith(wrappers)]
-    kept = [name for name in kept if MOMENTUM not in name] or kept
-    if len(kept) > 1:
-        names = " and ".join(f"{name}blocks" for name in kept)
+    state = _unwrapped(found)
+    before = [prefix for prefix in _networks(state) if prefix not in SECOND]
+    beside = [
+        f"{key}."
+        for key, value in found.items()
+        if isinstance(value, Mapping) and key not in (*WRAPPERS, *SECOND)
+        if _networks(value) or "shadow_params" in value  # torch_ema's, which have no names
+    ]
+    if len(before) + len(beside) > 1:
+        names = " and ".join(f"{name}blocks" for name in (*before, *beside))
         raise ValueError(
             f"it holds several networks, {names}: save the state_dict of the one that you mean "
             "alone, of plain and averaged weights mostly the averaged"
         )
-    (prefix,) = kept
-    tensors = {k.removeprefix(prefix): v for k, v in flat.items() if k.startswith(prefix)}
-    beside = {} if "head.weight" in tensors else _beside(flat, prefix, networks[prefix])
-    return tensors | beside
+    if not before or before[0] not in PLACES:
+        said = f" (but {before[0]}{ANCHOR})" if before else ""
+        raise ValueError(
+            f"it holds no Vision Transformer: no name is {ANCHOR}{said}; save the network's "
+            "state_dict alone, with timm's names"
+        )
+    return {k.removeprefix(before[0]): v for k, v in state.items() if k.startswith(before[0])}
 
 
-def _flat(found: Mapping[Any, Any], inside: str = "") -> Iterator[tuple[str, Tensor]]:
-    """All tensors, named with what they are wrapped in; without the parts of a name that begin
-    with `_`, such as `_orig_mod`, which compiling and sharding put there."""
-    for key, value in found.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{inside}{key}.")
-        elif key == "shadow_params":  # torch_ema's
-            raise ValueError(
-                f"it has averaged weights without names ({inside}{key}), so that it is in doubt "
-                "which are meant: save the network's state_dict alone"
-            )
-        elif isinstance(value, Tensor):
-            yield inside + re.sub(r"(?<![^.])_\w+\.", "", str(key)), value
+def _unwrapped(found: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The tensors of the first of WRAPPERS, or of what has none, without `module.` and the like."""
+    inside = next((found[key] for key in WRAPPERS if isinstance(found.get(key), Mapping)), found)
+    named = {k: v for k, v in inside.items() if isinstance(k, str) and isinstance(v, Tensor)}
+    return timm.models.clean_state_dict(named)
 
 
-def _beside(flat: Mapping[str, Tensor], prefix: str, width: tuple[int, ...]) -> dict[str, Tensor]:
-    """The linear layer on a network's features, beside it or further out; of several names."""
-    before = {name: re.sub(r"[^.]+\.weight$", "", name) for name in flat}
-    beside = [n for n, outer in before.items() if outer != prefix and prefix.startswith(outer)]
-    beside = [n for n in beside if HEADLIKE.search(n) and flat[n].shape[1:] == width]
-    heads = {n: head for n in beside if (head := _linear(flat, n))}
-    return heads.popitem()[1] if len(heads) == 1 else {f"head.{n}": flat[n] for n in heads}
+def _networks(state: Mapping[Any, Any]) -> list[str]:
+    """What stands before the names of each network."""
+    names = [name for name in state if isinstance(name, str)]
+    found = (n.removesuffix(a) for a in ANCHORS for n in names if f".{n}".endswith(f".{a}"))
+    return list(dict.fromkeys(found))
 
 
 def head_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -130,18 +116,12 @@ def head_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
 
     Raises: ValueError when it has none, or anything but a matrix and a vector.
     """
-    flat, ends = dict(_flat(found)), (".linear.weight", ".head.weight")
-    for name in (name for end in ends for name in flat if f".{name}".endswith(end)):
-        if head := _linear(flat, name):
-            return head
+    state = _unwrapped(found)
+    for name in ("linear", "head"):
+        weight, bias = state.get(f"{name}.weight"), state.get(f"{name}.bias")
+        if weight is not None and bias is not None and (weight.ndim, bias.ndim) == (2, 1):
+            return {"head.weight": weight, "head.bias": bias}
     raise ValueError("it has no linear.weight and linear.bias, nor head.weight and head.bias")
-
-
-def _linear(flat: Mapping[str, Tensor], name: str) -> dict[str, Tensor]:
-    """The head that a weight and its bias are; none where they are no matrix and vector."""
-    weight, bias = flat[name], flat.get(f"{name.removesuffix('weight')}bias")
-    found = bias is not None and (weight.ndim, bias.ndim) == (2, 1)
-    return {"head.weight": weight, "head.bias": bias} if found else {}
 
 
 def fill(

@@ -21,11 +21,11 @@ from jaxtyping import Float
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
-from relevit.attention.recording import attention_layers
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.choices.words import IMAGENET, MORE_MODELS
+from relevit.maps import attention_layers, patch_grid
 from relevit.models.describing import (
     describe,
     explained,
@@ -99,7 +99,7 @@ def load_model(
     `name_or_module`: a name of `models.MODELS` or `MORE_MODELS`, any name of timm's with or without
     a tag, or a module with timm's `pretrained_cfg`, which is used as it is (a copy under a new
     head).
-    `weights`: a file in any layout of `models.layouts`, one that this suite wrote included; a
+    `weights`: a file with timm's names, one of the papers' (`models.layouts`) or this suite's; a
     folder with `<name>.safetensors` (.pth, .bin, .pth.tar) or `model.safetensors`; "random".
     Without it they come with the package or from timm's hub or the authors' server. Nothing that
     is pickled is run. `classes`: none for those of the head that comes with the weights.
@@ -161,8 +161,10 @@ def _named(name: str, asked: Asked) -> OwnModel:
         if name not in MODELS and asked.weights is None:  # before they are fetched
             with torch.device("meta"):
                 empty = _built(model, model.classes, options, asked.seed, both=False)
+            side = image_size(name, empty, options.get("img_size"))
             with explained(name):
                 attention_layers(empty)
+                patch_grid(empty, torch.empty(1, 3, side, side, device="meta"))
         tensors, place = find_tensors(model, asked, options)
         count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
     both = model.reads == BOTH and not asked.new_head and wide

@@ -19,8 +19,8 @@ import timm
 import yaml
 from timm.models import get_pretrained_cfg
 
-from relevit.attention.token_rows import Pooling
 from relevit.choices.words import MORE_MODELS
+from relevit.maps import Pooling
 from relevit.models.spec import HALF, ModelSpec, View
 
 CUT = "-cut"  # ends the name of a model with two random blocks

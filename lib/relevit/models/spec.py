@@ -16,8 +16,8 @@ from PIL import Image
 from torch import Tensor
 from torchvision.transforms import InterpolationMode, functional
 
-from relevit.attention.patches import patch_grid
 from relevit.choices.words import MORE_MODELS
+from relevit.maps import patch_grid
 
 Interpolation = Literal["bilinear", "bicubic"]
 Mask = Bool[np.ndarray, "height width"]

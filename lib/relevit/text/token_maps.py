@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS, VARIANTS, explain_all
+from relevit.maps import record_attention
 from relevit.protocols import Protocol
 from relevit.text.encoder import TextTransformer
 from relevit.text.tokens import Texts, TokenMap, Tokens, same_length

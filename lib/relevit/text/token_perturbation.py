@@ -24,7 +24,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
-from relevit.attention.recording import evaluating
 from relevit.evaluate.perturbation import (
     DIRECTIONS,
     Direction,
@@ -35,6 +34,7 @@ from relevit.evaluate.perturbation import (
     image_auc_pct,
     trapezoid_weights,
 )
+from relevit.maps import evaluating
 from relevit.protocols import Protocol, options
 from relevit.text.tokens import Texts, TokenMap, Tokens
 

@@ -1,11 +1,12 @@
 """The papers' claims held against what came out here, and our numbers beside their tables.
 
-A claim is a sentence in `assets/paper/claims.csv`, and a criterion with its rows in
-`assets/paper/criteria.yaml`. `criteria` reads them, `evaluator` judges all by one rule, `deciding`
-says what would decide the rest, `report` has what the report shows, `compared` puts our numbers
-beside the paper's.
+A claim is a sentence in `assets/paper/claims.csv`, and a function in the file of its paper:
+`robustvit`, `beyond_intuition`, `iav`. Its docstring is the criterion; it yields numbers, which
+`numbers` takes of a run's tables, and `judging` holds all against their lines by one rule. `report`
+has what the report shows, `compared` puts our numbers beside the paper's.
 """
 
+from reproduction.claims import beyond_intuition, iav, robustvit
 from reproduction.claims.compared import (
     compared,
     dino_changes,
@@ -17,8 +18,7 @@ from reproduction.claims.compared import (
     variant_changes,
     variants_beside,
 )
-from reproduction.claims.criteria import criteria
-from reproduction.claims.evaluator import judge
+from reproduction.claims.judging import CLAIMS, judge
 from reproduction.claims.report import (
     ResultTables,
     findings,

@@ -12,13 +12,13 @@ import pandas as pd
 
 from relevit.base.results import read_table
 from relevit.evaluate.looking import RIGHT, WRONG
-from reproduction.claims.criteria import criteria
-from reproduction.claims.deciding import DECIDED, decides
-from reproduction.claims.evaluator import (
+from reproduction.claims.judging import (
     CONTRADICTED,
+    DECIDED,
     HOLDS,
     NO_ROOM,
     NOT_TESTABLE,
+    PAPERS,
     UNDECIDED,
     VERDICTS,
     Verdict,
@@ -27,7 +27,6 @@ from reproduction.paper import published
 from reproduction.runs.in_words import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
-PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
 # White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
 # those that do not are grey.
 COLOURS = {
@@ -75,20 +74,18 @@ class ResultTables(Mapping[str, pd.DataFrame]):
 def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
     """The verdicts as a table.
 
-    Columns: paper, id, claim, verdict, number (with its 95 % interval and line), reason, decides
-    (what would decide it), source (in the paper), evidence (the stages, and what stands in for what
-    there), criterion.
+    Columns: paper, id, claim, verdict, number (with its 95 % interval and line), reason, ours (the
+    verdict on the preset's own runs, where these are not the method's), decides (what would decide
+    it), source (in the paper), evidence (the stages, and what stands in for what there), criterion.
     """
-    sentences, book = published.claims().set_index("id"), criteria()
-    rows = []
+    sentences, rows = published.claims().set_index("id"), []
     for one in verdicts:
-        stages = ", ".join(sorted({row.stage for row in book.claims[one.id].rows}))
-        evidence = "; ".join(filter(None, (stages, ", ".join(one.stand_ins))))
+        evidence = "; ".join(filter(None, map(", ".join, (one.stages, one.stand_ins))))
         claim, where = sentences.loc[one.id, ["claim", "where"]]
         paper = PAPERS[one.id.split("-")[0]]
-        found = (one.verdict, one.number, one.reason, decides(one), where, evidence, one.criterion)
-        rows.append((paper, one.id, claim, *found))
-    columns = ["paper", "id", "claim", "verdict", "number", "reason", "decides", "source"]
+        found = (one.verdict, one.number, one.reason, one.ours, one.decides, where, evidence)
+        rows.append((paper, one.id, claim, *found, one.criterion))
+    columns = ["paper", "id", "claim", "verdict", "number", "reason", "ours", "decides", "source"]
     return pd.DataFrame(rows, columns=[*columns, "evidence", "criterion"])
 
 
@@ -122,13 +119,14 @@ def _line(row: Mapping[str, str]) -> str:
     reason += "" if reason.endswith("</details>") or not reason else ". "
     evidence = f"{text['evidence']}." if row["evidence"] else ""
     missing = f" Would decide it: {text['decides']}" * (row["decides"] != DECIDED)
+    ours = f"<br><small>Ours: {_few(row['ours'])}</small>" * bool(row["ours"])
     return (
         f'<tr><td style="white-space: nowrap">{text["id"]}</td><td>{text["claim"]} '
         f"<small>({text['source']})</small><details><summary>criterion</summary>"
         f"{text['criterion']}</details></td>"
         f'<td><span style="background: {COLOURS[row["verdict"]]}; color: white; padding: 0 .4em; '
         f'border-radius: 4px; white-space: nowrap">{text["verdict"]}</span></td>'
-        f"<td>{_few(row['number'])}<br><small>{reason}{evidence}{missing}</small></td></tr>"
+        f"<td>{_few(row['number'])}<br><small>{reason}{evidence}{missing}</small>{ours}</td></tr>"
     )
 
 

@@ -13,17 +13,16 @@ from relevit.choices.words import KINDS
 from relevit.data.batch import Batch
 from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
-from reproduction.config import IavParams
-from reproduction.runs.runs import Row, read
+from reproduction.params.cells import Params
+from reproduction.runs.runs import Row, classifiers, read
 from reproduction.training.pretrained import after_epoch, test_pictures
 
 EXPLAINED_CLASSES = 10
 
 
-def compared_runs(cfg: IavParams) -> list[Row]:
+def compared_runs(cfg: Params) -> list[Row]:
     """Every model of the parameters with every seed, models first."""
-    rows = [Row(params) for params in cfg.runs]
-    return sorted(rows, key=lambda row: cfg.models.index(row.params.model))
+    return sorted(classifiers(cfg), key=lambda row: cfg.models.index(row.params.model))
 
 
 def finetuned(run: Row, epoch: int | None = None) -> nn.Module:
@@ -43,7 +42,7 @@ def spec_of(run: Row) -> ModelSpec:
     return model_spec(run.params.model)
 
 
-def pictures_to_explain(cfg: IavParams) -> Batch:
+def pictures_to_explain(cfg: Params) -> Batch:
     """The test pictures of 08_iav, as the models take them; those of CIFAR-10 have no masks.
 
     Of Cutouts ten classes, as many as CIFAR-10 has, so that a class has enough pictures for its

@@ -29,17 +29,14 @@ def head_numbers(
     """Numbers of heads by run, one a row; tables as in `reproduction.heads.measure`.
 
     Columns: model, other (a second model, for two numbers), seed (-1: over all seeds), number,
-    value, error (over images or heads, NaN where there is none), count (of images or heads).
+    value, error (over images, NaN where there is none), count (of images).
     """
     found = []
     own = scores[scores["map"] == "smoothgrad"]
-    mask = scores[scores["map"] == "mask"]
     for (model, seed), rows in own.groupby(RUN, sort=False, observed=True):
-        theirs = mask[(mask["model"] == model) & (mask["seed"] == seed)]
-        numbers = (*_of_scores(rows), *_of_low(rows, theirs))
-        found += [(model, "", seed, *number) for number in numbers]
+        found += [(model, "", seed, *number) for number in _of_scores(rows)]
     for model in own["model"].unique():
-        numbers = _correlations(*(t[t["model"] == model] for t in (own, mask, entropy)))
+        numbers = _correlations(*(t[t["model"] == model] for t in (own, entropy)))
         found += [(model, "", -1, *number) for number in numbers]
     found += _of_entropy(entropy)
     if space is not None:
@@ -87,34 +84,14 @@ def _stands_apart(medians: np.ndarray, most: int) -> bool:
     return any(low < rest.mean() - LOW_STDS * rest.std(ddof=1) for low, rest in splits)
 
 
-def _of_low(rows: pd.DataFrame, mask: pd.DataFrame) -> Iterator[Number]:
-    """Score against the mask of Low-IA heads in the deeper half, minus that of all others."""
-    if mask.empty:
-        return
-    medians, theirs = _medians(rows).stack(), _medians(mask).stack()
-    late = medians.index.get_level_values("layer") > rows["layer"].max() / 2
-    low = (medians <= HIGH_IA) & late
-    if low.any() and not low.all():
-        theirs = theirs.reindex(medians.index)
-        gap = theirs[low].mean() - theirs[~low].mean()
-        yield "low minus others", gap, np.nan, int(sum(low))
-
-
-def _correlations(own: pd.DataFrame, mask: pd.DataFrame, entropy: pd.DataFrame) -> Iterator[Number]:
-    """Rank correlations over images with the object's size, and over heads with the mask's."""
+def _correlations(own: pd.DataFrame, entropy: pd.DataFrame) -> Iterator[Number]:
+    """Rank correlations over images with the object's size."""
     images = entropy.groupby("image")[["entropy", "object_share_pct"]].mean().dropna()
     images = images.join(own.groupby("image")["score"].mean(), how="inner")
     if len(images) >= 4:
         for name in ("entropy", "score"):
             found = rank_correlation(images["object_share_pct"], images[name])
             yield _correlation(f"{name} with size", found)
-    late = own["layer"] > own["layer"].max() / 2
-    heads = own[late].groupby(["seed", "layer", "head"])["score"].median()
-    heads = heads.groupby(["layer", "head"]).mean()
-    theirs = mask.groupby(["seed", "layer", "head"])["score"].median()
-    theirs = theirs.groupby(["layer", "head"]).mean().reindex(heads.index)
-    if theirs.notna().all() and len(heads) >= 4:
-        yield _correlation("score with mask", rank_correlation(heads, theirs))
 
 
 def _correlation(name: str, found: dict[str, float]) -> Number:

@@ -34,9 +34,9 @@ from relevit.iav.scores import (
 from relevit.iav.space import NEIGHBOURS, class_structure
 from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
-from reproduction.config import IavParams
 from reproduction.heads.compared import finetuned, named, spec_of
 from reproduction.measures.corruptions import shift_table
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, read
 from reproduction.training.pretrained import test_pictures
 
@@ -135,7 +135,7 @@ def epochs_table(runs: Iterable[Row]) -> pd.DataFrame:
 
 
 def explain_runs(
-    cfg: IavParams,
+    cfg: Params,
     runs: Iterable[Row],
     explainer: Explainer,
     pictures: Batch,
@@ -161,9 +161,7 @@ def explain_runs(
     return held
 
 
-def shift_rows(
-    cfg: IavParams, runs: Iterable[Row], precision: Precision | None = None
-) -> pd.DataFrame:
+def shift_rows(cfg: Params, runs: Iterable[Row]) -> pd.DataFrame:
     """`shift_table` of each run after its last epoch, on `cfg.test_images` images, under the blurs
     and swaps of `cfg`."""
     levels = {"blur": cfg.blurs, "jigsaw": cfg.swaps, "patch_jigsaw": cfg.patch_swaps}
@@ -172,7 +170,7 @@ def shift_rows(
         spec = spec_of(run)
         test = test_pictures(cfg, cfg.test_images, spec.image_size)
         images = test.read(range(len(test))).images
-        found = shift_table(finetuned(run), spec, images, test.labels, levels, precision=precision)
+        found = shift_table(finetuned(run), spec, images, test.labels, levels)
         tables.append(found.assign(**named(run)))
     return pd.concat(tables, ignore_index=True)
 

@@ -22,9 +22,9 @@ from relevit.base.device import choose_device
 from relevit.protocols import options
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.clip.from_transformers import clip_folder, load_clip, random_clip
-from reproduction.config import TextParams
 from reproduction.language.joining import join_towers
 from reproduction.language.towers import Examples, Towers, begin_towers, draw_examples
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -52,7 +52,7 @@ class Encoder:
         return self.dual.image_classifier(self.texts(phrases))
 
 
-def join_encoder(cfg: TextParams, towers: Towers, drawn: Examples, seed: int) -> Encoder:
+def join_encoder(cfg: Params, towers: Towers, drawn: Examples, seed: int) -> Encoder:
     """Train the projections for one seed, which also draws the classes with captions.
 
     `drawn` is that of `draw_examples`. A text tower that learns is begun anew.
@@ -65,14 +65,14 @@ def join_encoder(cfg: TextParams, towers: Towers, drawn: Examples, seed: int) ->
     return Encoder(dual, towers.tokenizer, prompts, {SEEN: seen, UNSEEN: unseen}, seed, history)
 
 
-def join_encoders(cfg: TextParams) -> tuple[Towers, list[Encoder]]:
+def join_encoders(cfg: Params) -> tuple[Towers, list[Encoder]]:
     """The towers, and what is joined of them: an encoder for each of `cfg.head_seeds`."""
     towers = begin_towers(cfg, cfg.head_seeds[0])
     drawn = draw_examples(cfg, towers)
     return towers, [join_encoder(cfg, towers, drawn, seed) for seed in cfg.head_seeds]
 
 
-def ready_encoder(cfg: TextParams, classes: Sequence[str]) -> Encoder:
+def ready_encoder(cfg: Params, classes: Sequence[str]) -> Encoder:
     """CLIP as published, or with `source` random two blocks of its shape, on `cfg.device`."""
     prompts = tuple(map(partial(prompt, **options(cfg.protocol, "prompt")), classes))
     if cfg.source == "random":

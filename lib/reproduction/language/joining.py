@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
-from relevit.finetune.epochs import Numbers, Row, descend, train_epochs
+from relevit.finetune.epochs import Losses, Numbers, Row, descend, train_epochs
 from relevit.text.clip.dual import DualEncoder, with_head
 from relevit.text.encoder import text_logits
 from relevit.text.tokens import padded
-from reproduction.config import TextParams
 from reproduction.language.towers import Examples, Towers
+from reproduction.params.cells import Params
 
 WEIGHT_DECAY = 0.05
 LARGEST_SCALE = 100.0  # as CLIP's
@@ -47,7 +47,7 @@ def contrastive_loss(
 
 
 def join_towers(
-    cfg: TextParams, towers: Towers, shown: Examples, seed: int
+    cfg: Params, towers: Towers, shown: Examples, seed: int
 ) -> tuple[DualEncoder, pd.DataFrame]:
     """Train the projections, and the text tower in place where it is not frozen.
 
@@ -77,7 +77,7 @@ def join_towers(
     def batches(epoch: int) -> tuple[Tensor, ...]:
         return torch.randperm(len(own), generator=random).chunk(count)
 
-    def step(places: Tensor) -> Numbers:
+    def step(places: Tensor) -> Losses:
         chosen, true = _draw_captions(own[places], random)
         seen = image(shown.features[places.to(shown.features.device)])
         told = text(pooled(chosen.to(seen.device)))

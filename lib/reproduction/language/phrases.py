@@ -16,16 +16,16 @@ from relevit.evaluate.looking import own_share_pct, points_at_own
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol
 from relevit.text.clip.dual import CLIP_METHODS
-from reproduction.config import TextParams
 from reproduction.language.encoders import Encoder
 from reproduction.measures.methods import pair_maps
+from reproduction.params.cells import Params
 
 COLUMNS = ["model", "seed", "classes", "method", "images"]
 COLUMNS += ["own_object_pct", "low_pct", "high_pct"]
 PairMaps = Float[Tensor, "pairs 2 patches"]
 
 
-def group_pairs(cfg: TextParams, encoder: Encoder, size: int) -> Batch:
+def group_pairs(cfg: Params, encoder: Encoder, size: int) -> Batch:
     """`cfg.pairs` images with two objects for each group, both of the group's classes."""
     groups = [torch.tensor(list(part)) for part in encoder.groups.values()]
     for turn in itertools.count(3):  # of half of the classes are a quarter of the pairs
@@ -69,11 +69,7 @@ def phrase_maps(
 
 
 def pointing(
-    cfg: TextParams,
-    encoder: Encoder,
-    pairs: Batch,
-    maps: Mapping[str, PairMaps],
-    grid: tuple[int, int],
+    cfg: Params, encoder: Encoder, pairs: Batch, maps: Mapping[str, PairMaps], grid: tuple[int, int]
 ) -> pd.DataFrame:
     """The pointing game with one phrase for each object; a pair counts for the group of both.
 

@@ -17,7 +17,7 @@ from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.files import CUT_BLOCKS, model_folder, read_weights
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import load_tokenizer, word_tokenizer, words_of
-from reproduction.config import TextParams
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -29,7 +29,7 @@ BERT_HUB = "google-bert/bert-base-uncased"
 BERT_FILES = ("config.json", "model.safetensors", "tokenizer.json")
 
 
-def load_reader(cfg: TextParams, corpora: Mapping[str, Corpus]) -> Tokenizer:
+def load_reader(cfg: Params, corpora: Mapping[str, Corpus]) -> Tokenizer:
     """The tokenizer of `cfg.text_model`; a random BERT-base knows the training texts' words."""
     if cfg.text_model == TINY:
         return generated_tokenizer()
@@ -39,7 +39,7 @@ def load_reader(cfg: TextParams, corpora: Mapping[str, Corpus]) -> Tokenizer:
     return load_tokenizer(_folder(cfg))
 
 
-def build_encoder(cfg: TextParams, tokenizer: Tokenizer, classes: int) -> TextTransformer:
+def build_encoder(cfg: Params, tokenizer: Tokenizer, classes: int) -> TextTransformer:
     """The encoder of `cfg.text_model` under a new head for `classes`, on the CPU.
 
     `source="random"` gives BERT-base's width and heads in CUT_BLOCKS random blocks, and needs no
@@ -84,11 +84,11 @@ def bert_folder(weights_root: str) -> Path:
     return model_folder("09_text", weights_root, BERT, BERT_HUB, BERT_FILES)
 
 
-def _folder(cfg: TextParams) -> Path:
+def _folder(cfg: Params) -> Path:
     return minilm_folder() if cfg.text_model == MINILM else bert_folder(cfg.weights_root)
 
 
-def _bert(cfg: TextParams, tokenizer: Tokenizer) -> nn.Module:
+def _bert(cfg: Params, tokenizer: Tokenizer) -> nn.Module:
     """transformers' encoder without a head."""
     with text_extra("09_text"):
         from transformers import BertConfig, BertModel

@@ -19,7 +19,7 @@ from relevit.text.encoder import TextTransformer
 from relevit.text.token_maps import RANDOM, method_maps
 from relevit.text.token_perturbation import AREA, FIRST_HALF, perturb_texts, text_areas
 from relevit.text.tokens import Texts
-from reproduction.config import TextParams
+from reproduction.params.cells import Params
 
 # Of each score whether more is better; the first half is BI-09's.
 SCORES = {"positive": False, "positive, first half": False, "negative": True, "F1": True}
@@ -98,7 +98,7 @@ def leads(scores: pd.DataFrame) -> pd.DataFrame:
 
 
 def erase_words(
-    cfg: TextParams,
+    cfg: Params,
     models: Mapping[str, TextTransformer],
     texts: Mapping[str, Texts],
     on_method: Callable[[], object] = lambda: None,

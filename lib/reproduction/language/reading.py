@@ -16,15 +16,15 @@ from habitats.corpora.movie_reviews import movie_reviews
 from relevit.base.files import from_project
 from relevit.protocols import options
 from relevit.text.documents import Corpus, Document
-from reproduction.config import TextParams
-from reproduction.config.text import ON_DISK
 from reproduction.language.pretrained import TINY
+from reproduction.params.cells import Params
+from reproduction.params.words import ON_DISK
 
 COUNTS = {"train": "training_texts", "validation": "validation_texts", "test": "held_out_texts"}
 CHARACTERS = 4.5  # a token, in English: so long are short texts, which are hardly ever cut
 
 
-def read_corpora(cfg: TextParams) -> dict[str, Corpus]:
+def read_corpora(cfg: Params) -> dict[str, Corpus]:
     """The corpora of `cfg.corpora`, each split with as many documents as `cfg` asks for.
 
     Of a corpus on the disk these are drawn with `cfg.seed`, and all when it has fewer.
@@ -52,7 +52,7 @@ def two_sentences(corpus: Corpus) -> list[Document]:
     return sorted(corpus.test[:50], key=lambda one: len(one.text))[:2]
 
 
-def read_on_disk(cfg: TextParams, name: str, where: str = "09_text") -> Corpus:
+def read_on_disk(cfg: Params, name: str, where: str = "09_text") -> Corpus:
     """One of ON_DISK (`config.text`) below `cfg.corpus_root`, whole; errors say `where`."""
     try:
         return READERS[name](cfg)
@@ -60,16 +60,16 @@ def read_on_disk(cfg: TextParams, name: str, where: str = "09_text") -> Corpus:
         raise type(error)(f"{where}: corpus_root = {cfg.corpus_root!r}: {error}") from error
 
 
-def _generated(cfg: TextParams) -> Corpus:
+def _generated(cfg: Params) -> Corpus:
     counts = (getattr(cfg, key) for key in COUNTS.values())
     return generated_corpus(*counts, seed=cfg.seed)
 
 
-def _movies(cfg: TextParams) -> Corpus:
+def _movies(cfg: Params) -> Corpus:
     return read_eraser_movies(from_project(cfg.corpus_root))
 
 
-def _messages(cfg: TextParams) -> Corpus:
+def _messages(cfg: Params) -> Corpus:
     from habitats.corpora.newsgroups import read_newsgroups
 
     rule = options(cfg.protocol, "read_newsgroups")
@@ -77,7 +77,7 @@ def _messages(cfg: TextParams) -> Corpus:
     return read_newsgroups(root, validation=held, seed=cfg.seed, **rule)
 
 
-def _reviews(cfg: TextParams) -> Corpus:
+def _reviews(cfg: Params) -> Corpus:
     """Reviews of both sources to train on, and those of `cfg.reviews` to test with."""
     longest = CHARACTERS * cfg.train_limit if cfg.short_texts else np.inf
     count = cfg.training_reviews or cfg.training_texts
@@ -90,7 +90,7 @@ def _reviews(cfg: TextParams) -> Corpus:
     return replace(other, train=learnt.train, source=about)
 
 
-def _drawn(corpus: Corpus, cfg: TextParams) -> Corpus:
+def _drawn(corpus: Corpus, cfg: Params) -> Corpus:
     """So many of each split, in random order: on the disk they lie class by class."""
     splits = {}
     for split, key in COUNTS.items():
@@ -100,7 +100,7 @@ def _drawn(corpus: Corpus, cfg: TextParams) -> Corpus:
     return replace(corpus, **splits)
 
 
-READERS: dict[str, Callable[[TextParams], Corpus]] = {
+READERS: dict[str, Callable[[Params], Corpus]] = {
     "generated": _generated,
     "movie_reviews": _reviews,
     "eraser_movies": _movies,

@@ -32,7 +32,7 @@ from relevit.text.encoder import TextTransformer, build_tiny, from_bert
 from relevit.text.files import read_weights
 from relevit.text.minilm import minilm_folder
 from relevit.text.tokens import Tokens, load_tokenizer, word_tokenizer, words_of
-from reproduction.config import TextParams
+from reproduction.params.cells import Params
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -60,7 +60,7 @@ class Towers:
         return [encode_whole(self.tokenizer, text, self.text.limit) for text in texts]
 
 
-def begin_towers(cfg: TextParams, seed: int) -> Towers:
+def begin_towers(cfg: Params, seed: int) -> Towers:
     """Both towers before they are joined, on `cfg.device`."""
     if cfg.dual_model == "dinov2-minilm":
         towers = workshop_towers()
@@ -116,7 +116,7 @@ class Examples:
         return Examples(self.features[keep.to(self.features.device)], kept, self.labels[keep])
 
 
-def draw_examples(cfg: TextParams, towers: Towers) -> Examples:
+def draw_examples(cfg: Params, towers: Towers) -> Examples:
     """What the image tower makes of captioned animals, all classes, and of captioned things.
 
     With the things there are more words than forty to learn from.
@@ -160,7 +160,7 @@ def _singles(towers: Towers, count: int, seed: int, drawings: Drawings) -> Examp
     return together([examples(towers, *part) for part in parts])
 
 
-def _pairs(cfg: TextParams, towers: Towers) -> Examples:
+def _pairs(cfg: Params, towers: Towers) -> Examples:
     """Images of two animals, each with a caption of its own, drawn as by `draw_pairs`.
 
     Of `cfg.captioned_pairs` those where both have captions for at least one of `cfg.head_seeds`:

@@ -21,15 +21,15 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils import clip_grad_norm_
 
-from relevit.base.device import autocast, choose_device
+from relevit.base.device import autocast, choose_device, tensor_float32
 from relevit.base.seeding import seeded
-from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
 from relevit.models.dinov2 import fingerprint
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, text_logits
 from relevit.text.tokens import Texts, Tokens, padded, read_texts
-from reproduction.config import TextParams
 from reproduction.language.pretrained import build_encoder
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, make_optimizer
 
 if TYPE_CHECKING:
@@ -39,12 +39,12 @@ SORTED_TOGETHER = 16  # batches whose texts are dealt out by length
 
 
 def train_on_corpus(
-    cfg: TextParams,
+    cfg: Params,
     name: str,
     corpus: Corpus,
     tokenizer: Tokenizer,
     folder: Path,
-    on_step: Callable[[int, int, float], None] = lambda step, steps, loss: None,
+    on_step: Callable[[int, int], None] = lambda step, steps: None,
 ) -> tuple[TextTransformer, History]:
     """A classifier of one corpus, on `cfg.device`, and its log; its files go to `folder/name`.
 
@@ -70,13 +70,14 @@ def train_on_corpus(
 
     optimizer.register_step_pre_hook(clip)
 
-    def step(batch: tuple[Tensor, np.random.Generator]) -> Numbers:
+    def step(batch: tuple[Tensor, np.random.Generator]) -> Losses:
         rows, noise = batch
         texts = train.select(rows.tolist())
         dropout = seeded(int(noise.integers(2**31)), device)  # the same in a resumed run
-        with dropout, autocast(device, settings.precision):
-            logits = _answer(model, texts.tokens)
-        return descend(optimizer, {"loss": cross_entropy(logits.float(), texts.labels.to(device))})
+        with tensor_float32(device, settings.precision == "tf32"):
+            with dropout, autocast(device, settings.precision):
+                logits = _answer(model, texts.tokens).float()
+            return descend(optimizer, {"loss": cross_entropy(logits, texts.labels.to(device))})
 
     def validate() -> dict[str, float]:
         found = text_logits(model, validation.tokens).argmax(dim=1).cpu()
@@ -94,13 +95,13 @@ def train_on_corpus(
         identity=about | asdict(settings),
         epochs=settings.epochs,
         validate=validate,
-        on_step=lambda epoch, done, steps, losses: on_step(done, steps, losses["loss"]),
+        on_step=lambda epoch, done, steps, losses: on_step(done, steps),
     )
     return model, history
 
 
 def train_on_corpora(
-    cfg: TextParams,
+    cfg: Params,
     corpora: Mapping[str, Corpus],
     tokenizer: Tokenizer,
     folder: Path,

@@ -16,17 +16,16 @@ from torch.nn.functional import normalize
 
 from habitats.benchmark import Benchmark
 from habitats.captions import captioned
-from relevit.base.device import Precision
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
 from relevit.models.spec import ModelSpec
 from relevit.protocols import options
 from relevit.text.clip.dual import CLIP_METHODS
-from reproduction.config import TextParams
 from reproduction.language.encoders import ALL, SEEN, UNSEEN, Encoder
 from reproduction.language.towers import Towers, examples
 from reproduction.measures.methods import perturb, perturb_by_label, shared_maps
+from reproduction.params.cells import Params
 
 READ_AT_ONCE = 100  # images of a benchmark
 
@@ -44,7 +43,7 @@ class NewImages:
     captions: tuple[tuple[str, ...], ...] = ()
 
 
-def drawn_images(cfg: TextParams, towers: Towers, encoders: Sequence[Encoder]) -> NewImages:
+def drawn_images(cfg: Params, towers: Towers, encoders: Sequence[Encoder]) -> NewImages:
     """`cfg.zero_shot_images` captioned Cutouts; the image tower is run once for all encoders."""
     count, size = cfg.zero_shot_images, towers.spec.image_size
     batch, captions = captioned("val", range(count), seed=cfg.seed, size=size)
@@ -54,7 +53,7 @@ def drawn_images(cfg: TextParams, towers: Towers, encoders: Sequence[Encoder]) -
     return NewImages(batch, batch.labels, features, captions)
 
 
-def read_images(cfg: TextParams, encoder: Encoder, images: Benchmark) -> NewImages:
+def read_images(cfg: Params, encoder: Encoder, images: Benchmark) -> NewImages:
     """As many of a benchmark's `val`, for an encoder that came ready; those of unknown class are
     left out."""
     dual, size, found = encoder.dual, encoder.dual.spec.image_size, []
@@ -68,10 +67,7 @@ def read_images(cfg: TextParams, encoder: Encoder, images: Benchmark) -> NewImag
 
 
 def zero_shot_table(
-    cfg: TextParams,
-    encoders: Sequence[Encoder],
-    new: NewImages,
-    phrases: Sequence[str] | None = None,
+    cfg: Params, encoders: Sequence[Encoder], new: NewImages, phrases: Sequence[str] | None = None
 ) -> pd.DataFrame:
     """`zero_shot_rows` of every encoder."""
     answered = zip(encoders, new.features, strict=True)
@@ -80,7 +76,7 @@ def zero_shot_table(
 
 
 def zero_shot_rows(
-    cfg: TextParams,
+    cfg: Params,
     encoder: Encoder,
     image_features: Float[Tensor, "images features"],
     labels: Int[Tensor, " images"],
@@ -139,13 +135,12 @@ def erased_images(
 
 
 def zero_shot_perturbation(
-    cfg: TextParams,
+    cfg: Params,
     classifier: nn.Module,
     spec: ModelSpec,
     group: str,
     batch: Batch,
     *,
-    precision: Precision | None = None,
     on_method: Callable[[], object] = lambda: None,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
@@ -161,12 +156,8 @@ def zero_shot_perturbation(
     area = options(cfg.protocol, "zero_shot_perturbation")
     erasing = Erasing(fill="mean", shares_pct=area.pop("shares_pct", SHARES_PCT))
     maps = shared_maps(classifier, spec, batch.images, CLIP_METHODS, protocol=cfg.protocol)
-    predicted = perturb(
-        classifier, spec, batch, maps, erasing, precision=precision, on_method=on_method
-    )
-    by_label = perturb_by_label(
-        classifier, spec, batch, predicted, erasing, protocol=cfg.protocol, precision=precision
-    )
+    predicted = perturb(classifier, spec, batch, maps, erasing, on_method=on_method)
+    by_label = perturb_by_label(classifier, spec, batch, predicted, erasing, protocol=cfg.protocol)
     parts = {"predicted": predicted, "label": by_label}
     columns = ["method", "direction", "images", "auc_pct", "low_pct", "high_pct", "target"]
     areas = pd.concat(

@@ -15,8 +15,8 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root
-from reproduction.config import NOTEBOOKS, notebook_file
 from reproduction.lessons.exercises import mark, untouched
+from reproduction.params.order import NOTEBOOKS, notebook_file
 
 FOLDER = Path("outputs", "lab")
 

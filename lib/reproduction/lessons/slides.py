@@ -23,7 +23,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_markdown_cell, new_notebook
 from PIL import Image
 
-from reproduction.config import notebook_file
+from reproduction.params.order import notebook_file
 from reproduction.pipeline.notebooks import committed
 
 FIGURE = re.compile(

@@ -16,8 +16,13 @@ import pandas as pd
 from habitats.cutouts import SHIFTED_SETS
 from habitats.drawings import CLASSES, Drawings
 from relevit.evaluate.intervals import interval
-from reproduction.measures.paired import AVERAGE
-from reproduction.measures.robustness import ORIGINAL, paired_changes
+from reproduction.measures.paired import AVERAGE, runs_of
+from reproduction.measures.robustness import (
+    ORIGINAL,
+    changed_images,
+    paired_changes,
+    split_accuracies,
+)
 
 CAUSES = ["cause", "level", "dataset", "count", "spearman", "low", "high"]
 EPS = 1e-12  # from a correlation of 1, which has no interval
@@ -56,7 +61,7 @@ def class_table(predictions: pd.DataFrame, names: Sequence[str] = CLASSES) -> pd
 
 
 def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
-    """Spearman's rank correlation with its 95 % interval over the rows, at least four.
+    """Spearman's rank correlation with its 95 % interval over the rows, at least three.
 
     The interval is Fisher's, with the error of Bonett and Wright 2000. Both have the same index.
     Returns count, spearman, low, high; NaN where one is constant.
@@ -64,7 +69,7 @@ def rank_correlation(cause: pd.Series, change: pd.Series) -> dict[str, float]:
     count = len(cause)
     with np.errstate(invalid="ignore", divide="ignore"):  # one is constant
         found = float(cause.rank().corr(change.rank()))
-    error = ((1 + found**2 / 2) / (count - 3)) ** 0.5
+        error = np.sqrt(np.float64(1 + found**2 / 2) / (count - 3))  # of three rows: no end
     middle = np.arctanh(np.clip(found, -1 + EPS, 1 - EPS))
     low, high = np.tanh(interval(middle, images=error**2))
     return {"count": count, "spearman": found, "low": float(low), "high": float(high)}
@@ -145,6 +150,33 @@ def turned_wrong(
         for hurt in harmed.itertuples()
         for number in newly_wrong(seen, hurt.dataset, hurt.label)["index"].head(count)
     ]
+
+
+def of_arms(
+    answers: pd.DataFrame,
+    finetuned: Mapping[str, dict[str, list[int]]],
+    names: Sequence[str],
+    drawings: Drawings | None,
+) -> dict[str, pd.DataFrame]:
+    """Of each arm, which the column `arm` names, all tables by which its classes are judged.
+
+    `answers` as from `runs.outcomes.study`; `finetuned` has the labels that each run was finetuned
+    on (`runs.outcomes.classes_a`), by arm; `drawings` is None where images have no masks.
+    """
+    found = []
+    for arm, labels in finetuned.items():
+        predictions = runs_of(answers, arm)
+        changed = changed_images(predictions, labels)
+        related = related_to(predictions, drawings, names) if drawings else {}
+        tables = {
+            "classes": class_table(predictions, names),
+            "class_variation": class_variation(changed),
+            "object_size": cause_table(related),
+            "split_accuracies": split_accuracies(predictions, labels),
+            "changed_images": changed,
+        }
+        found.append({name: table.assign(arm=arm) for name, table in tables.items()})
+    return {name: pd.concat([one[name] for one in found], ignore_index=True) for name in found[0]}
 
 
 def in_words(table: pd.DataFrame) -> pd.DataFrame:

@@ -15,16 +15,14 @@ from jaxtyping import Bool, Int, UInt8
 from torch import Tensor, nn
 
 from habitats.corruptions import blur, jigsaw
-from relevit.attention.patches import patch_grid
-from relevit.base.device import Precision
-from relevit.evaluate.bfloat16 import Answers, label_gap
+from relevit.evaluate.answering import Answers, label_gap
+from relevit.maps import patch_grid
 from relevit.models.spec import ModelSpec
 
 Corruption = Literal["blur", "jigsaw", "patch_jigsaw"]
 
 HALVES = 2  # tiles a side of the coarse jigsaw
 BATCH = 50  # images corrupted and classified at once; the answers do not depend on it
-PROBE = 16  # images on which bfloat16 is compared with float32, for each corruption and level
 
 
 def shift_table(
@@ -34,21 +32,17 @@ def shift_table(
     labels: Int[Tensor, " batch"],
     levels: Mapping[Corruption, Sequence[float]],
     *,
-    precision: Precision | None = None,
     seed: int = 0,
 ) -> pd.DataFrame:
     """Accuracy of a classifier on its images as they are and under each corruption and level.
 
     Source: IAV Fig. 3 b to d. `levels` gives the levels of each corruption: `blur` in pixels
     (standard deviation), `jigsaw` (grid 2) and `patch_jigsaw` (the model's patch grid) in swaps.
-    `precision` runs a converted copy of the weights; None keeps the model's own format. With
-    `bfloat16`, answers that rounding could change are computed again in float32, judged by the
-    errors on PROBE images under each corruption and level (`relevit.evaluate.bfloat16`).
 
     One row a corruption and level, in the order given, after the row ('none', 0). Columns:
     `corruption`, `level`, `top1_pct`, `images` (their number).
     """
-    answers = Answers(model, precision)
+    answers = Answers(model)
     tiles: dict[str, int | tuple[int, int]] = {"jigsaw": HALVES}
     if "patch_jigsaw" in levels:
         tiles["patch_jigsaw"] = patch_grid(model, images)
@@ -62,8 +56,6 @@ def shift_table(
         return spec.normalise(changed, like=answers.like)
 
     cases = [("none", 0.0), *((name, float(v)) for name, of_it in levels.items() for v in of_it)]
-    probe = images[torch.linspace(0, len(images) - 1, min(PROBE, len(images))).long()]
-    answers.measure(corrupt(case, probe) for case in cases)
     rows = []
     for case in cases:
         parts = torch.arange(len(images)).split(BATCH)

@@ -35,7 +35,6 @@ import relevit
 from habitats.composing import PARTS
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
-from relevit.base.device import Precision
 from relevit.base.seeding import seeded
 from relevit.data.batch import join
 from relevit.evaluate.intervals import PERCENT, mean_interval
@@ -224,9 +223,7 @@ def seconds(tasks: list[Task], method: Method) -> float:
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
 
-def compared(
-    task: Task, maps: Mapping[str, Maps], precision: Precision | None = None
-) -> pd.DataFrame:
+def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
     """Many maps in the three tests, first the one that tells best what the parts are worth.
 
     Columns: method, score (the keys of `scores`), value, low, high.
@@ -234,7 +231,7 @@ def compared(
     found = [
         (name, score, *ends)
         for name, each in maps.items()
-        for score, ends in scores(task, each, precision).items()
+        for score, ends in scores(task, each).items()
     ]
     table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
     worth = table[table["score"] == "rank_correlation"].set_index("method")["value"]
@@ -250,11 +247,11 @@ def truths(task: Task, maps: Maps, zero: Zero) -> pd.DataFrame:
     return causal_scores(masses, task.worths).assign(truth_pct=overlap)
 
 
-def other_tests(task: Task, maps: Maps, precision: Precision | None = None) -> dict[str, Score]:
+def other_tests(task: Task, maps: Maps) -> dict[str, Score]:
     """All numbers of erasing and outlining, which look at the order of values: no zero counts."""
     whole, grid = task.scenes.whole, task.spec.grid
     held = replace(whole, labels=task.target)
-    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING, precision=precision)
+    rows = perturb(task.model, task.spec, held, {"": maps}, ERASING)
     areas = image_auc_pct(rows, **options("published", "auc_weights"))
     areas = areas.pivot(index="index", columns="direction", values="auc_pct")
     values = {"erasing_pts": areas["negative"] - areas["positive"]}
@@ -266,11 +263,9 @@ def other_tests(task: Task, maps: Maps, precision: Precision | None = None) -> d
     return _estimates(values) | dict(zip(outlines["metric"], ends, strict=True))
 
 
-def scores(
-    task: Task, maps: Maps, precision: Precision | None = None, zero: Zero = "own"
-) -> dict[str, Score]:
+def scores(task: Task, maps: Maps, zero: Zero = "own") -> dict[str, Score]:
     """All numbers of the three tests, each with its interval over scenes."""
-    return _estimates(truths(task, maps, zero)) | other_tests(task, maps, precision)
+    return _estimates(truths(task, maps, zero)) | other_tests(task, maps)
 
 
 def _estimates(values: Mapping[str, Any] | pd.DataFrame) -> dict[str, Score]:

@@ -22,8 +22,8 @@ from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
-from reproduction.config import RobustnessAppendixParams
 from reproduction.measures import robustness
+from reproduction.params.cells import Params
 
 KNOWN_VECTORS = "known"  # their name among the vectors
 KNOWN = "train"  # recipe of the drawings with known classes
@@ -41,7 +41,7 @@ Model = TypeVar("Model")
 Vectors = Mapping[str, Mapping[str, Float[Tensor, "images features"]]]  # by run and images
 
 
-def open_data(cfg: RobustnessAppendixParams, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
+def open_data(cfg: Params, size: int) -> tuple[ImageSet, dict[str, ImageSet]]:
     """Images with known classes, and by name the sets to classify, `size` pixels a side.
 
     `cutouts` draws things (`habitats.drawings`); real data sets are read and sampled, each

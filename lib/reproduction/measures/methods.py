@@ -23,7 +23,7 @@ from relevit.attribution import (
     to_heatmap,
 )
 from relevit.attribution.beyond_intuition import express_all
-from relevit.base.device import Precision
+from relevit.base.device import at_once
 from relevit.data.batch import Batch
 from relevit.evaluate.looking import foreground_iou_pct
 from relevit.evaluate.perturbation import (
@@ -42,7 +42,7 @@ from reproduction.measures.causal import context_pct
 from reproduction.measures.paired import ORIGINAL
 
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
-BATCH = 20  # images explained at once; the maps do not depend on it beyond rounding
+BATCH = 20  # images explained at once (`at_once`)
 Maps = dict[str, Float[Tensor, "images patches"]]
 
 IN_WORDS = {  # the numbers of both tests
@@ -211,7 +211,6 @@ def perturb(
     erasing: Erasing = AS_PUBLISHED,
     *,
     explained: Int[Tensor, " images"] | None = None,
-    precision: Precision | None = None,
     on_method: Callable[[], object] = lambda: None,
 ) -> pd.DataFrame:
     """The rows of `perturbation_rows` for each method on the same images, with its name."""
@@ -223,7 +222,6 @@ def perturb(
             judged(batch.images, values, batch.labels, explained),
             patch_grid(model, batch.images),
             erasing,
-            precision=precision,
         )
         parts.append(rows.assign(method=name))
         on_method()
@@ -238,7 +236,6 @@ def perturb_by_label(
     erasing: Erasing = AS_PUBLISHED,
     *,
     protocol: Protocol = "published",
-    precision: Precision | None = None,
 ) -> pd.DataFrame:
     """The rows of `perturb` had every map been for the label instead of the predicted class.
 
@@ -252,7 +249,7 @@ def perturb_by_label(
     part = batch.select(wrong)
     methods = rows["method"].unique()
     maps = shared_maps(model, spec, part.images, methods, target=part.labels, protocol=protocol)
-    anew = perturb(model, spec, part, maps, erasing, explained=part.labels, precision=precision)
+    anew = perturb(model, spec, part, maps, erasing, explained=part.labels)
     anew["index"] = anew["index"].map(dict(enumerate(wrong)))
     return pd.concat([rows[~rows["index"].isin(wrong)], anew], ignore_index=True)
 
@@ -304,7 +301,6 @@ def gae_tests(
     erasing: Erasing = AS_PUBLISHED,
     *,
     protocol: Protocol = "published",
-    precision: Precision | None = None,
 ) -> Tested:
     """GAE's maps for the predicted class: do they outline the object, does the model need them?"""
     both = maps_of_both(model, spec, outlined, erased, ["gae"], protocol=protocol)
@@ -313,7 +309,7 @@ def gae_tests(
     heat = to_heatmap(maps, tuple(outlined.images.shape[-2:]), grid)
     overlap = foreground_iou_pct(heat, outlined.masks).numpy()
     images = pd.DataFrame({"iou_pct": overlap, "right": right_answers(model, spec, outlined)})
-    answers = perturb(model, spec, erased, {"gae": to_erase}, erasing, precision=precision)
+    answers = perturb(model, spec, erased, {"gae": to_erase}, erasing)
     return Tested(maps, images, answers, area_table(answers, protocol))
 
 
@@ -385,13 +381,16 @@ def area_tables(answers: pd.DataFrame, by: list[str], protocol: Protocol) -> pd.
 def ablation_table(segmentation: pd.DataFrame, areas: pd.DataFrame) -> pd.DataFrame:
     """Both tests of `ablation_maps` in the form of Beyond Intuition Table 4, one row each.
 
-    Columns: perception, feedback, the four METRICS, and for each direction `*_auc_pct` and the
-    ends of its interval, `*_low_pct` and `*_high_pct`.
+    Columns: perception, feedback, the four METRICS and for each direction `*_auc_pct`, each with
+    the ends of its interval over images, `*_low_pct` and `*_high_pct`.
     """
-    scores = segmentation.pivot(index="method", columns="metric", values="value_pct")
-    wide = areas.pivot(index="method", columns="direction")[["auc_pct", "low_pct", "high_pct"]]
-    wide.columns = [f"{direction}_{name}" for name, direction in wide.columns]
-    table = scores[list(METRICS)].join(wide)
+    scores = segmentation.rename(columns={"value_pct": "pct"})
+    scores = scores.assign(metric=scores["metric"].str.removesuffix("_pct"))
+    parts = []
+    for rows, kind, value in ((scores, "metric", "pct"), (areas, "direction", "auc_pct")):
+        wide = rows.pivot(index="method", columns=kind)[[value, "low_pct", "high_pct"]]
+        parts.append(wide.set_axis([f"{of}_{name}" for name, of in wide.columns], axis=1))
+    table = pd.concat(parts, axis=1)
     table = table.loc[[f"{perception}|{feedback}" for perception, feedback in ABLATION]]
     names = pd.DataFrame(ABLATION, columns=["perception", "feedback"], index=table.index)
     return names.join(table).reset_index(drop=True)
@@ -407,9 +406,9 @@ def explained_by(
 ) -> dict[str, Tensor]:
     """What `rule` makes of normalised images and their classes, BATCH at once; on the CPU."""
     device = next(model.parameters()).device
-    classes = repeat(None) if target is None else target.to(device).split(BATCH)
-    parts = []
-    for some, wanted in zip(images.split(BATCH), classes, strict=False):
+    size, parts = at_once(BATCH, device), []
+    classes = repeat(None) if target is None else target.to(device).split(size)
+    for some, wanted in zip(images.split(size), classes, strict=False):
         made = rule(spec.normalise(some.to(device)), wanted)
         parts.append({name: values.cpu() for name, values in made.items()})
         on_part(len(some))

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.evaluate.intervals import estimate
+from relevit.evaluate.intervals import estimate, shared_variance
 from reproduction.paper.published import SHIFTED_AVERAGE as AVERAGE
 from reproduction.paper.published import published_changes
 
@@ -16,6 +16,8 @@ GROUPS = ("all", "A", "B")  # of classes: all, those finetuned first, and the ot
 IMAGE = ["seed", "dataset", "index"]
 ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
 ORIGINAL = "original"  # the arm of the models that all others start from
+COUNTS = ["seeds", "images"]
+BASIS = ["by_seed_pts", "image_error_pts"]  # with these what an interval follows from
 WORDS = {
     "without_pts": "without",
     "with_pts": "with",
@@ -32,7 +34,9 @@ def paired_change(
 
     Both tables have one row a seed and image: `seed`, `dataset`, `index`, `right`, `in_a`. Columns
     of the result: `change_pts` (mean over the seeds), `low_pts` and `high_pts`
-    (`relevit.evaluate.intervals`), `seeds`.
+    (`relevit.evaluate.intervals`), `seeds`; and what the interval follows from: `by_seed_pts` (the
+    change of each seed, in text), `image_error_pts` (the standard error that images add) and
+    `images` (that a seed has answered).
     A group without any image has no row. Raises: ValueError when the two did not see the same
     images.
     """
@@ -51,12 +55,17 @@ def paired_change(
         if len(part):
             seeds = sorted(part["seed"].unique())
             wide = [
-                images.pivot(index="seed", columns="index", values="change").reindex(seeds)
+                images.pivot(index="seed", columns="index", values="change")
+                .reindex(seeds)
+                .to_numpy()
                 for _, images in part.groupby("dataset", sort=True)
             ]
-            found = estimate([values.to_numpy() for values in wide])
-            rows[group] = [found.mean, found.low, found.high, len(seeds)]
-    names = ["change_pts", "low_pts", "high_pts", "seeds"]
+            found, error = estimate(wide), shared_variance(wide) ** 0.5
+            of_seeds = part.groupby(["seed", "dataset"])["change"].mean().groupby("seed").mean()
+            told = " ".join(f"{change:.6g}" for change in of_seeds)
+            images = sum(values.shape[1] for values in wide)
+            rows[group] = [found.mean, found.low, found.high, told, error, len(seeds), images]
+    names = ["change_pts", "low_pts", "high_pts", *BASIS, *COUNTS]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
     return table.rename_axis("classes")
 
@@ -66,8 +75,8 @@ def difference(
 ) -> pd.Series:
     """Top-1 of one arm less that of another, in points, mean over `sets`, by the seeds of both.
 
-    Both have rows as `paired_change` takes them, without `in_a`. Returns `change_pts`, `low_pts`,
-    `high_pts`, `seeds`, and `seeds_better`: in how many the first is the better one.
+    Both have rows as `paired_change` takes them, without `in_a`. Returns the columns of
+    `paired_change`, and `seeds_better`: in how many the first is the better one.
     Raises: ValueError as `paired_change`, and where no seed is in both.
     """
     seeds = np.intersect1d(ours["seed"], other["seed"])
@@ -90,7 +99,7 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
 
     `answers` as from `runs.outcomes.study`. One row a world, arm and group of classes:
     `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
-    difference, each with its interval as `paired_change` has it (`with_low_pts` and so on).
+    difference, each with its interval and BASIS as in `paired_change` (`with_low_pts` and so on).
     Raises: ValueError as `paired_change`.
     """
     rows = []
@@ -101,13 +110,15 @@ def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd
             before = original[original["seed"].isin(runs["seed"])]
             pairs = {"with": (ours, before), "without": (control, before)}
             pairs["adds"] = (ours, control)
-            found = [
-                paired_change(*pair, sets).drop(columns="seeds").add_prefix(f"{name}_")
-                for name, pair in pairs.items()
+            found = {name: paired_change(*pair, sets) for name, pair in pairs.items()}
+            named = [
+                table.drop(columns=COUNTS)
+                .add_prefix(f"{name}_")
+                .rename(columns=lambda column: column.replace("_change", ""))
+                for name, table in found.items()
             ]
-            named = [table.rename(columns=lambda c: c.replace("_change", "")) for table in found]
-            joined = pd.concat(named, axis=1).reset_index()
-            rows.append(joined.assign(world=world, arm=arm, seeds=runs["seed"].nunique()))
+            joined = pd.concat([*named, found["adds"][COUNTS]], axis=1).reset_index()
+            rows.append(joined.assign(world=world, arm=arm))
     table = pd.concat(rows, ignore_index=True)
     return table[[*ROW, *table.columns.drop(ROW)]]
 

@@ -10,7 +10,7 @@ deviation over runs is the sample one (n - 1) and NaN for a single run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -76,6 +76,12 @@ def _error(pairs: pd.DataFrame, dataset: str, change: str) -> float:
     own = pairs[pairs["dataset"] == dataset]
     wide = own.pivot(index="model_run", columns="index", values=change)
     return float(shared_variance([wide.to_numpy()]) ** 0.5)
+
+
+def changes_of_arms(runs: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """`change_table` of each arm, which the column `arm` names; `runs` are predictions by arm."""
+    tables = {arm: change_table(predictions) for arm, predictions in runs.items()}
+    return pd.concat(tables, names=["arm"]).reset_index("arm").reset_index(drop=True)
 
 
 def split_accuracies(

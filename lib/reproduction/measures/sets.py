@@ -10,11 +10,11 @@ from torch import nn
 
 from habitats.benchmark import Benchmark
 from habitats.cutouts import TEST_SETS
-from relevit.base.device import PrecisionChoice
+from relevit.base.device import at_once
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, Classifier, make_classifier, predict
+from relevit.evaluate.predictions import BATCH, Classifier, predict
 from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen
@@ -24,14 +24,12 @@ def load_classifier(
     bench: Benchmark,
     model: str,
     weights: Path | None,
-    precision: PrecisionChoice = "auto",
     device: str = "auto",
     frozen: Frozen | None = None,
 ) -> Classifier:
     """A model by name, ready to answer images of a benchmark. `weights` as `load_model`,
-    `frozen` as `make_classifier`."""
-    network, spec = load_model(model, weights, device=device), bench.spec(model)
-    return make_classifier(network, spec, precision, probe=bench.probe(spec), frozen=frozen)
+    `frozen` as `Classifier`."""
+    return Classifier(load_model(model, weights, device=device), bench.spec(model), frozen=frozen)
 
 
 def answer_sets(
@@ -48,17 +46,16 @@ def answer_sets(
 
     `weights` is the file that the model was loaded from (None: shipped). A set whose file was
     written for the same weights, number format, number of images and rules of the benchmark is
-    read instead of computed, so that an interrupted evaluation goes on where it stopped. How large
-    the margin of a second look is does not matter: the answers are those of float32 with each
-    (`Classifier`). Such a file in the folder `known`, where another stage has asked, will do.
+    read instead of computed, so that an interrupted evaluation goes on where it stopped. Such a
+    file in the folder `known`, where another stage has asked, will do.
     Returns all rows, with the columns of `Classifier.predict`, `dataset` and `index` (number of
     the image in its set). Images that cannot be read have no row, and the others keep their
     numbers, so that runs are compared image by image (`skipped_images`).
     """
     origin = "shipped" if weights is None else file_fingerprint(weights)
-    answers_of = f"{classifier.spec.name} {origin} {classifier.rounding}"
+    answers_of = f"{classifier.spec.name} {origin} {classifier.precision}"
     identity = f"{answers_of} {images_per_set} {bench.rules}".rstrip()
-    parts = []
+    size, parts = at_once(BATCH, classifier.answers.like.device), []
     for name in TEST_SETS:
         path = folder / f"{name}.parquet"
         rows = _kept_rows(path, identity)
@@ -68,7 +65,7 @@ def answer_sets(
         if rows is None:
             lost: dict[int, str] = {}
             how = {"size": classifier.spec.image_size, "skipped": lost}
-            rows = classifier.predict(bench.test_batches(name, images_per_set, BATCH, **how))
+            rows = classifier.predict(bench.test_batches(name, images_per_set, size, **how))
             rows.insert(0, "dataset", name)
             places = [i for i in range(len(rows) + len(lost)) if i not in lost]
             rows.insert(1, "index", places)

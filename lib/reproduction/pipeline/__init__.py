@@ -1,9 +1,10 @@
 """Running things: presets through Snakemake, notebooks by the dozen, checks of data folders.
 
-`plan` writes what a preset's run consists of, `run` runs it, `progress` tells how far it is, `make`
-makes single finetuning runs; `fetching` gets what they need first, `lock` lets one run at a time
-write a preset's results, `children` ends stages with whoever asked for them, `engine` is
-papermill's with kernels that do not clash; `notebooks` stores a run's outputs in the repository;
-`exercises` and `slides` make what a workshop needs, and `checks` says what is wrong with an answer;
-`cli` and `doctor` are the command `relevit`.
+`plan` writes what a preset's run consists of, `run` runs it, `machine` has places for its stages
+and what loads them once, `progress` tells how far it is, `make` makes single finetuning runs;
+`fetching` gets what they need first, `lock` lets one run at a time write a preset's results,
+`children` ends stages with whoever asked for them, `engine` is papermill's with kernels that do not
+clash; `notebooks` stores a run's outputs in the repository; `exercises` and `slides` make what a
+workshop needs, and `checks` says what is wrong with an answer; `cli` and `doctor` are the command
+`relevit`.
 """

@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from relevit import losses
-from relevit.attention.token_rows import carry_rows, pool_rows
 from relevit.evaluate.perturbation import auc_weights
 from relevit.evaluate.segmentation import segmentation_rows, segmentation_scores
 from relevit.iav.scores import centred_scores, ia_scores, unit_norm
+from relevit.maps import carry_rows, pool_rows
 from relevit.protocols import options
 from reproduction.measures import paired
 

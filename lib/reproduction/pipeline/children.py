@@ -15,7 +15,8 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 
@@ -29,15 +30,24 @@ def call(
     """
     if os.name != "posix":
         return subprocess.run(command, **options)
+    with beside(command, patience_s=patience_s, **options) as process:
+        process.wait()
+    return subprocess.CompletedProcess(command, process.returncode)
+
+
+@contextmanager
+def beside(
+    command: list[str], *, patience_s: float = 0.0, **options: Any
+) -> Iterator[subprocess.Popen]:
+    """Run a command while the body runs; it ends as that of `call` does, or with the body."""
     beside = [sys.executable, "-m", __name__, str(patience_s), *command]
     # In a session of its own: Ctrl-C of a terminal is for the caller alone.
     process = subprocess.Popen(beside, stdin=subprocess.PIPE, start_new_session=True, **options)
     try:
-        process.wait()
+        yield process
     finally:
         process.stdin.close()
         process.wait()
-    return subprocess.CompletedProcess(command, process.returncode)
 
 
 def main(patience_s: float, command: list[str]) -> int:

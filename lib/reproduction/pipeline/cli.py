@@ -48,7 +48,7 @@ run/weights.safetensors is the model as plain timm takes it.
     "audit": """examples:
   relevit audit --model vit_base_patch16_224.augreg_in1k --data my_images --out audit
   relevit audit --model deit3_small_patch16_224 --weights mine.safetensors --data my_images \\
-      --masks tokencut --out audit --fail-over 10
+      --masks tokencut --out audit --fail-over 16
   relevit audit --model run --data my_tests --out audit      # the --out of relevit finetune
 
 Each object is shown on its own background, on another image's of its class, on another class's, on

@@ -8,13 +8,17 @@ their own.
 from __future__ import annotations
 
 import os
+import shlex
 import uuid
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.paths import jupyter_runtime_dir
 from papermill.engines import NBClientEngine
 from traitlets.config import Config
+
+from reproduction.pipeline.machine.forked import START
 
 PATIENCE_S = 120  # for a cell's last output, which a busy machine may bring late
 LONGEST_FOLDER = 75  # characters; a socket's path may have about 100, its name takes up to 25
@@ -27,7 +31,18 @@ class LocalEngine(NBClientEngine):
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
         """Run the notebook; arguments, result and errors as in papermill."""
         options |= {"config": sockets_in_files(), "iopub_timeout": PATIENCE_S}
+        options |= {"kernel_manager_class": ForkedKernels}
         return super().execute_managed_notebook(nb_man, kernel_name, **options)
+
+
+class ForkedKernels(AsyncKernelManager):
+    """Kernels that begin as stages do (`machine.forked`)."""
+
+    def format_kernel_cmd(self, extra_arguments: list[str] | None = None) -> list[str]:
+        """jupyter's own words for a kernel, but for those before its module."""
+        command = super().format_kernel_cmd(extra_arguments)
+        start = shlex.split(os.environ.get(START, ""))
+        return [*start, *command[command.index("-m") :]] if start and "-m" in command else command
 
 
 def sockets_in_files() -> Config:

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from habitats.drawings import CLASSES
 from habitats.real.classes import IMAGENET_NAMES
-from relevit.attention.recording import evaluating
 from relevit.attribution import explain_all, patch_grid, to_heatmap
 from relevit.attribution.methods import SIGNED
 from relevit.choices.words import IMAGENET, SHIPPED
 from relevit.data.own.listing import places_of, same_form
 from relevit.evaluate.looking import foreground_iou_pct, object_share_pct, points_at_object
+from relevit.maps import evaluating
 from relevit.models.answers import probabilities
 from relevit.models.describing import need_classifier
 from relevit.models.loading import OwnModel

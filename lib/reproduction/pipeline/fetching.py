@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from relevit.base import errors
 from relevit.choices.words import DINOV2
-from reproduction.config import NOTEBOOKS, OwnParams, StartParams, TextParams
-from reproduction.config.preset import Preset
-from reproduction.config.text import ON_DISK
+from reproduction.params.cells import Params
+from reproduction.params.order import NOTEBOOKS
+from reproduction.params.preset import Preset
+from reproduction.params.words import ON_DISK
 
 
 def fetch(preset: Preset) -> None:
@@ -27,12 +26,11 @@ def fetch(preset: Preset) -> None:
     if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
         return
     stages = preset.stages
-    original = cast(StartParams, stages["00_start"])
-    text = cast(TextParams, stages["09_text"])
+    original, text = stages["00_start"], stages["09_text"]
     trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
     pretrained = trains and original.model in DINOV2
     joined = text.dual_model == "dinov2-minilm"
-    own = cast(OwnParams, stages["10_your_own"]).own_model in DINOV2
+    own = stages["10_your_own"].own_model in DINOV2
     if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2
 
@@ -52,7 +50,7 @@ def fetch(preset: Preset) -> None:
         clip_folder(text.weights_root)
 
 
-def _fetch_texts(place: str, cfg: TextParams) -> None:
+def _fetch_texts(place: str, cfg: Params) -> None:
     if "movie_reviews" in cfg.corpora:
         from habitats.corpora.movie_reviews import fetch_reviews
 

@@ -12,7 +12,7 @@ import sys
 import time
 
 from relevit.base.process import leave, loading
-from reproduction.config.preset import read_preset
+from reproduction.params.preset import read_preset
 from reproduction.stages import preset_file
 
 

@@ -20,7 +20,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root, write_atomically
-from reproduction.config import NOTEBOOKS, notebook_file
+from reproduction.params.order import NOTEBOOKS, notebook_file
 from reproduction.pipeline.results import result_files
 from reproduction.stages import EXECUTED
 

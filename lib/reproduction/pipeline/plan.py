@@ -19,12 +19,13 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.models.registry import PAPER_MODELS
-from reproduction.config import NOTEBOOKS, ClassifierParams, StartParams, notebook_file, reads
-from reproduction.config.preset import Preset
+from reproduction.params import cells
+from reproduction.params.order import notebook_file, reads
+from reproduction.params.preset import Preset
 from reproduction.pipeline.progress import PAGE
 from reproduction.runs import runs, table
 from reproduction.runs.runs import DIVERGED, MADE, Row
-from reproduction.stages import read_stage
+from reproduction.stages import FREE, read_stage
 
 FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"
@@ -53,7 +54,7 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     other = median(times.values()) if times else UNKNOWN_S
     notebooks = {
         name: {
-            "about": about(name),
+            "about": cells.title(name),
             "file": notebook_file(name),
             "before": [n for n in reads(name, data) if n in preset.stages],
             "runs": [*read.get(name, {})],
@@ -80,12 +81,15 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
 def write_asked(row: Row) -> None:
     """Write what a run is asked beside its files, anew only where that is more, or another."""
     needs = [each.name for each in runs.needs(row)]
-    asked = {"asked": row.asked, "needs": needs, "parameters": row.params.model_dump()}
+    parameters = row.params.model_dump(exclude=FREE)
+    asked = {"asked": row.asked, "needs": needs, "parameters": parameters}
     if runs.is_trained(row):
-        how = read_stage(row.params, StartParams).model_dump(exclude=NOT_OF_TRAINING)
+        how = read_stage(row.params, "00_start").model_dump(exclude=NOT_OF_TRAINING)
         asked["training"] = how | {"images": runs.original_images(row.params)}
     with suppress(OSError, ValueError):  # none, or a damaged one
         made, before = read_json(row.folder / MADE), read_json(row.folder / ASKED)
+        then = before.values_of("parameters")
+        before["parameters"] = {key: then[key] for key in then if key not in FREE}
         if row.more_than(made["asked"]):
             (row.folder / ASKED).unlink()  # written anew, it is newer than what was made
         elif before | {"asked": row.asked} == asked:
@@ -96,7 +100,7 @@ def write_asked(row: Row) -> None:
 def write_parameters(preset: Path, notebook: str) -> Path:
     """The file of parameters that papermill is given for a notebook."""
     path = project_root() / "outputs" / preset.stem / FOLDER / f"{notebook}.yaml"
-    _write(path, yaml.safe_dump(NOTEBOOKS[notebook].values_of_preset(preset)))
+    _write(path, yaml.safe_dump(cells.params_of(notebook).values_of_preset(preset)))
     return path
 
 
@@ -118,11 +122,6 @@ def kind(row: Row) -> str:
     return f"{params.model} epochs {params.epochs}" + ("" if blocks is None else f" last {blocks}")
 
 
-def about(notebook: str) -> str:
-    """What a stage is about, in the words of its parameters."""
-    return (NOTEBOOKS[notebook].__doc__ or "").splitlines()[0].partition(": ")[2].rstrip(".")
-
-
 def _batches(
     known: dict[str, Row], first: set[str], at_once: int | None
 ) -> Iterator[dict[str, Any]]:
@@ -142,7 +141,7 @@ def _batches(
 
 def reads_of_run(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
-    if isinstance(row.params, ClassifierParams):
+    if runs.of_labels(row.params):
         return ()
     own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
     masks = row.params.masks == "tokencut" and not row.original

@@ -10,8 +10,9 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from relevit.base.files import project_root
-from reproduction.config import NOTEBOOKS, Params, notebook_file, reads
-from reproduction.config.preset import read_preset
+from reproduction.params.cells import Params, params_of
+from reproduction.params.order import notebook_file, reads
+from reproduction.params.preset import read_preset
 from reproduction.pipeline import lock, plan
 from reproduction.runs import runs, table
 from reproduction.runs.runs import MADE, Row
@@ -66,7 +67,7 @@ def _rows(cfg: Params) -> list[Row]:
 
 
 def _of_preset(cfg: Params, notebook: str) -> Params:
-    return NOTEBOOKS[notebook].from_preset(preset_file(cfg.preset))
+    return params_of(notebook).from_preset(preset_file(cfg.preset))
 
 
 def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:

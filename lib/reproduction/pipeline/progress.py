@@ -24,6 +24,8 @@ DONE = re.compile(r"Finished jobid: (\d+) ")
 FAILED = re.compile(r" +jobid: (\d+)$")
 # What Snakemake says beside that, and nobody has to see.
 CHATTER = re.compile(r"\[.+\]$|Select jobs to|Execute \d+ jobs|\d+ of \d+ steps|$")
+# How torch and CUDA say that the memory of a GPU is full.
+FULL_GPU = re.compile("OutOfMemoryError|CUDA (error: )?out of memory")
 LAST = 200  # lines of what was said
 BEAT_S = 5.0  # between two moves of the line
 PRIOR_S = 120.0  # of work whose time was as known, before what is seen says otherwise
@@ -45,12 +47,13 @@ class Progress:
         self.at_once, self.page = at_once, page
         self.running: dict[str, tuple[str, float]] = {}  # by Snakemake's number: name and start
         self.said: deque[str] = deque(maxlen=LAST)
-        self.failed = False
+        self.failed = self.full_gpu = False
         self.start = time.monotonic()
         self.taken_s = self.expected_s = PRIOR_S
 
     def read(self, line: str) -> str | None:
         """Take in a line; returns what is to be said where a job has ended by it."""
+        self.full_gpu |= bool(FULL_GPU.search(line))
         if found := BEGUN.match(line):
             if not self.running:
                 self.said.clear()

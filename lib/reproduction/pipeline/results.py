@@ -16,9 +16,9 @@ import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims import ResultTables
-from reproduction.config.preset import read_preset
 from reproduction.measures import accuracies
-from reproduction.measures.paired import ORIGINAL, figure_means
+from reproduction.measures.paired import BASIS, ORIGINAL, figure_means
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.runs import outcomes, table
@@ -49,7 +49,7 @@ def result_files(
         "looking": looking(tables),
         "methods": methods(tables),
         "truth": tables["07a_segmentation/causal"],
-        "ablations": ablations(tables["05_ablations/ablations"]),
+        "ablations": ablations(tables),
         "heads": tables["08a_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
         "maps": with_study(tables["05a_ablations/maps"], "maps", preset),
@@ -114,12 +114,12 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return found.rename_axis("model_run").reset_index()
 
 
-def ablations(scores: pd.DataFrame) -> pd.DataFrame:
-    """The change of each variant on `val` and on the average of the shifted sets."""
-    means = accuracies.changes(scores, ["variant"])[["val", "shifted_average"]]
-    means = means.set_axis(["val_pts", "change_pts"], axis=1)
-    seeds = scores.groupby("variant", sort=False)["seed"].nunique().rename("seeds")
-    return seeds.to_frame().join(means).reset_index()
+def ablations(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The change of each variant, what `full` leads it by, and how low its losses came."""
+    val = accuracies.changes(tables["05_ablations/ablations"], ["variant"])["val"]
+    found = tables["05_ablations/variants"].merge(val.rename("val_pts").reset_index())
+    leads = {name: name.replace("lead_", "full_leads_") for name in found}
+    return found.rename(columns=leads).drop(columns="model")
 
 
 def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:
@@ -162,12 +162,16 @@ def methods(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
-    """The arms of the run, and those of the study; only what the study has of each."""
+    """The arms of the run, and those of the study; what the study has of each, and by seed of ours.
+
+    The study kept no changes by seed.
+    """
     study = outcomes.of_study(question)
-    both = {preset: ours.reindex(columns=study.columns), "study": study}
+    basis = [name for name in ours if name.endswith((*BASIS, "images"))]
+    both = {preset: ours.reindex(columns=[*study.columns, *basis]), "study": study}
     found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)
     keys = [name for name in KEYS if name in found]
-    return found[["run", *study.columns]].sort_values(["run", *keys])
+    return found[["run", *study.columns, *basis]].sort_values(["run", *keys])
 
 
 def _text(table: pd.DataFrame) -> str:

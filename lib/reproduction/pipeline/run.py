@@ -8,23 +8,29 @@ are Snakemake's.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
+from types import FrameType, MappingProxyType
+from typing import Any
 
+from habitats.kept import FOLDER
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
-from reproduction.config.preset import Preset, read_preset
+from reproduction.params.preset import Preset, read_preset
 from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
+from reproduction.pipeline.machine import forked
+from reproduction.pipeline.machine.places import Places, free_mb, places
 from reproduction.stages import BY, EXECUTED, PIPELINE, SUMMARY, preset_file
 
 QUIET = ["--quiet", "host", "reason"]
@@ -32,8 +38,12 @@ QUIET = ["--quiet", "host", "reason"]
 # Makefile has the same for what it starts itself.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
+IMAGES = "images"  # of a preset's results: what is drawn, until all is made
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
+ONE, NONE = Places(1, {}), MappingProxyType({})
+FULL_GPU = "A stage has found too little memory on the GPU"
+SMALLER = "end what else uses it, lower batch_size, or take a smaller model in params/"
 LEFT = ".*.tmp"  # what a killed process leaves beside results that it was writing
 
 
@@ -80,38 +90,44 @@ def snakemake(
     preset: str,
     *options: str,
     jobs: int | None = None,
-    gpus: int = 0,
+    here: Places = ONE,
     profile: str = "",
     works: bool = False,
+    variables: Mapping[str, str] = NONE,
     **kwargs,
 ) -> subprocess.CompletedProcess:
     """Call Snakemake on the project's Snakefile for one preset.
 
     A `profile` says where stages run and what each may use; `jobs` replaces how many at once.
-    Without one they run here: one a GPU at a time, or without any as many as `jobs` (1).
-    If it `works` and does not only plan, it and its stages end with this process.
+    Without one they run at their places `here`.
+    If it `works` and does not only plan, it and its stages end with this process. Its stages have
+    these `variables`, too.
     """
     if profile:  # a stage there has its GPU to itself, so that it is the first it sees
         places = ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
         places += ["--config", f"preset={preset}"]
     else:  # stages that compute at once share the processor's cores
-        jobs = jobs or 1
-        least = max(cores(), jobs)
-        places = ["--cores", str(least), "--resources", f"gpu={gpus or jobs}"]
-        places += ["--config", f"preset={preset}", f"gpus={gpus}"]
-        places += [f"threads={least // min(jobs, gpus or jobs)}"]
+        rooms = [f"gpu_{number}={room}" for number, room in enumerate(here.gpus.values())]
+        places = ["--cores", str(max(cores(), here.at_once))]
+        places += ["--resources", f"gpu={here.at_once}", *rooms]
+        places += ["--config", f"preset={preset}", f"threads={here.threads}"]
+        places += [f"gpus={json.dumps([*here.gpus])}"]
     root = project_root()
     command = [sys.executable, "-m", "snakemake", "--snakefile", str(root / "Snakefile")]
     # What has changed is told by the files of the plan. The other scheduler, which is the default
     # where a solver is found, weighs a job of high priority against several of lower.
     command += ["--rerun-triggers", "mtime", "--scheduler", "greedy", "--directory", str(root)]
-    # The stages call papermill and python by name: those of this environment come first.
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
-    kwargs |= {"cwd": root, "env": WAITING | os.environ | {"PATH": path, BY: PIPELINE}}
+    kwargs |= {"cwd": root, "env": _environment() | variables}
     if works:
         patience_s = CANCELLING_S if profile else 0.0
         return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
     return subprocess.run([*command, *options, *places], **kwargs)
+
+
+def _environment() -> dict[str, str]:
+    """Of all that is started. Stages call python by name: that of this environment comes first."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH") or os.defpath])
+    return WAITING | os.environ | {"PATH": path, BY: PIPELINE}
 
 
 def todo(preset: str, targets: Sequence[str] = (), profile: str = "") -> list[str]:
@@ -140,10 +156,20 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
     if profile:
         check_profile(profile)
     with lock.held(name):
-        return _run(preset, stages, jobs, profile)
+        if profile:
+            return _run(preset, stages, jobs, profile)
+        with forked.server(_environment()) as forks:
+            return _run(preset, stages, jobs, profile, forks)
 
 
-def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) -> int:
+def _run(
+    preset: Preset,
+    stages: Sequence[str],
+    jobs: int | None,
+    profile: str,
+    variables: Callable[[], Mapping[str, str]] = dict,
+) -> int:
+    """As `run`; `variables` waits for those that stages get."""
     from reproduction.pipeline import plan  # loads torch, which takes seconds
 
     start, since = time.perf_counter(), time.time()
@@ -154,34 +180,27 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)
-    seconds = plan.write_plan(preset, None if profile else jobs or 1, not stages)
+    here = ONE if profile else places(jobs, free_mb(_gpus()), preset.pipeline.gpu_mb)
+    seconds = plan.write_plan(preset, None if profile else here.at_once, not stages)
     waiting = todo(name, targets, profile)
     if not waiting:
         print(f"Nothing to do: {last} is up to date.")
         return 0
     fetch(preset)
     print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
-    names = [message.partition(":")[0] for message in waiting]
-    at_once = 1 if profile else jobs or 1
-    told = progress.Progress(names, seconds, at_once, results / progress.PAGE / EXECUTED)
-    with progress.shown(told, results / progress.LOG) as output:
-        code = snakemake(
-            name,
-            *targets,
-            "--nolock",  # its own would outlive a run that was killed
-            "--rerun-incomplete",
-            "--keep-going",
-            "--keep-incomplete",
-            *QUIET,
-            jobs=jobs,
-            gpus=0 if profile else _gpus(),
-            profile=profile,
-            works=True,
-            stdout=output,
-            stderr=output,
-        ).returncode
+    given = variables() if profile else variables() | {FOLDER: str(results / IMAGES)}
+    how = {"jobs": jobs, "profile": profile, "variables": given}
+    with nullcontext() if profile else _drawing(name, given):
+        code, told = _work(name, targets, waiting, seconds, here, **how)
+    if told.full_gpu and here.at_once > 1:
+        print(f"{FULL_GPU}; what is left has it alone, one after the other.", file=sys.stderr)
+        plan.unmake_failed(preset)
+        waiting = todo(name, targets, profile)
+        code, told = _work(name, targets, waiting, seconds, here._replace(at_once=1), **how)
     if code and not told.failed:
         print(*told.said, sep="\n", file=sys.stderr)
+    if told.full_gpu:
+        print(f"{FULL_GPU} alone, too: {SMALLER}", file=sys.stderr)
     minutes = (time.perf_counter() - start) / 60
     lost = plan.failures(preset)
     for run, reason in lost.items():
@@ -205,14 +224,59 @@ def _run(preset: Preset, stages: Sequence[str], jobs: int | None, profile: str) 
     return 0
 
 
+def _work(
+    name: str,
+    targets: Sequence[str],
+    waiting: Sequence[str],
+    seconds: Mapping[str, float],
+    here: Places,
+    **how: Any,
+) -> tuple[int, progress.Progress]:
+    """Run the jobs that wait, and show how far they are: Snakemake's exit code, and what it said.
+
+    `how` are options of `snakemake`.
+    """
+    results = project_root() / "outputs" / name
+    jobs = [message.partition(":")[0] for message in waiting]
+    told = progress.Progress(jobs, seconds, here.at_once, results / progress.PAGE / EXECUTED)
+    with progress.shown(told, results / progress.LOG) as output:
+        code = snakemake(
+            name,
+            *targets,
+            "--nolock",  # its own would outlive a run that was killed
+            "--rerun-incomplete",
+            "--keep-going",
+            "--keep-incomplete",
+            *QUIET,
+            here=here,
+            works=True,
+            stdout=output,
+            stderr=output,
+            **how,
+        ).returncode
+    return code, told
+
+
+def _drawing(name: str, variables: Mapping[str, str]) -> AbstractContextManager[object]:
+    """Draw what the runs will ask for, beside the body."""
+    if os.name != "posix":
+        return nullcontext()
+    start = shlex.split(variables.get(forked.START, sys.executable))
+    command = [*start, "-m", "reproduction.runs.pictures", name]
+    own = {"OMP_NUM_THREADS": "1"}  # its processes are as many as the cores
+    how = {"cwd": project_root(), "env": _environment() | variables | own}
+    return children.beside(command, stderr=subprocess.DEVNULL, **how)
+
+
 def _clear_left(results: Path, since: float) -> None:
     """Remove what earlier runs left half written; what is younger may be written by hand now.
 
-    And the tokens of frozen blocks: all runs are made.
+    And pictures and the tokens of frozen blocks: all runs are made.
     """
     from reproduction.runs.runs import ROOM, TOKENS
 
     shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
+    shutil.rmtree(results / IMAGES, ignore_errors=True)
     for path in [*results.rglob(LEFT)]:
         if path.stat().st_mtime < since:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -252,7 +316,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("preset", help="file of params/, for example quick or workshop")
     parser.add_argument("stages", nargs="*", help="these and what they need; without, all")
     parser.add_argument(
-        "-j", "--jobs", type=int, help="stages at once (default 1, or those of the profile)"
+        "-j", "--jobs", type=int, help="stages at once (default: what fits here, or the profile's)"
     )
     parser.add_argument(
         "--profile", default="", help="profile of Snakemake, for example profiles/slurm"

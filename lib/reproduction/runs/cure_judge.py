@@ -25,28 +25,29 @@ from pydantic import Field
 from torch import Tensor, nn
 
 import relevit
-from habitats.benchmark import Benchmark, open_benchmark
+from habitats.benchmark import Benchmark
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
-from habitats.homes import CHALLENGE
-from relevit.base.device import choose_device
+from habitats.homes import CHALLENGE, habitats
+from relevit.base.device import choose_device, choose_precision
 from relevit.base.errors import one_line
 from relevit.base.files import project_root
 from relevit.base.seeding import seeded
-from relevit.choices.checked import Checked, Seed
-from relevit.choices.numbers import BatchSize, Count, Epochs, Rate
-from relevit.choices.words import ModelName
+from relevit.choices.checked import Checked
+from relevit.choices.finetuning import FinetuneChoices
+from relevit.choices.numbers import Count, Epochs, Rate, Seed, Some, Temperature, Weight
+from relevit.choices.words import ModelName, MoreLoss
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, Classifier, make_classifier
+from relevit.evaluate.predictions import BATCH, Classifier
+from relevit.finetune.loop import finetune
+from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
 from relevit.models.registry import shipped_weights
-from relevit.models.spec import ModelSpec
-from reproduction.config import FinetuneParams
-from reproduction.config.yaml_files import yaml_values
 from reproduction.measures.context import backgrounds_challenge
 from reproduction.measures.judged import load_callable
 from reproduction.measures.paired import difference
-from reproduction.runs.one_run import finetune_at, training_images
+from reproduction.params.yaml_files import yaml_values
+from reproduction.runs.one_run import with_masks
 from reproduction.runs.outcomes import worst
 
 TASK = "cure_task.yaml"
@@ -63,18 +64,32 @@ NUMBERS = {"change_pts": "shifted sets", "val_pts": "val"}  # each with its inte
 Cure = Callable[[nn.Module, Any, Batch, int], nn.Module | None]
 
 
+class BuiltIn(FinetuneChoices):
+    """A built-in cure, in the words of 02_finetune. What is None is the paper's."""
+
+    model: ModelName
+    class_term: Literal["confidence", "label"] = "label"
+    keep: Literal["last"] = "last"
+    temperature: Temperature | None = None
+    weight_relevance: Weight | None = None
+    weight_classification: Weight | None = 0.05
+    weight_background: Weight | None = None
+    weight_foreground: Weight | None = Field(None, validate_default=True)
+    more_losses: dict[MoreLoss, Weight] = Field({})
+
+
 class CureTask(Checked):
     """What `cure_task.yaml` says; another such file is another task."""
 
     version: int = Field(ge=1)
     model: ModelName
-    images_per_class: Count
+    images_per_class: Count[1]
     masks: Literal["annotated", "boxes"]
-    seeds: list[Seed] = Field(min_length=1)
-    images_per_set: Count = Field(ge=40)
-    challenge_images: Count = Field(ge=40)
+    seeds: Some[Seed]
+    images_per_set: Count[40]
+    challenge_images: Count[40]
     epochs: Epochs
-    batch_size: BatchSize
+    batch_size: Count[1, 65_536]
     rate: Rate
     cures: dict[str, dict[str, Any]]
 
@@ -84,16 +99,17 @@ class CureTask(Checked):
         path = path or Path(str(files("reproduction") / "assets" / "data" / TASK))
         task = cls.checked(yaml_values(path), str(path))
         for name in task.cures:
-            task.run(name, 0, where=f"{path}: {name}")
+            task.settings(name, 0, where=f"{path}: {name}")
         return task
 
-    def run(
-        self, name: str, seed: int, device: str = "auto", where: str = "judge"
-    ) -> FinetuneParams:
+    def settings(
+        self, name: str, seed: int, device: str = "cpu", where: str = "judge"
+    ) -> FinetuneSettings:
         """A built-in cure as a finetuning run. Raises: ValueError for a wrong parameter."""
-        base = {"model": self.model, "masks": self.masks, "seed": seed, "epochs": self.epochs}
-        base |= {"images_per_class": self.images_per_class, "batch_size": self.batch_size}
-        return FinetuneParams.checked(base | {"device": device} | self.cures.get(name, {}), where)
+        base = {"model": self.model, "seed": seed, "epochs": self.epochs}
+        base |= {"batch_size": self.batch_size}
+        cure = BuiltIn.checked(base | self.cures[name], where)
+        return resolved(cure, self.rate, choose_precision("auto", choose_device(device)))
 
 
 class Opened(NamedTuple):
@@ -109,7 +125,12 @@ class Opened(NamedTuple):
     @property
     def images(self) -> list[Batch]:
         """What is finetuned on, a batch a seed."""
-        return [training_images(self.task.run("", seed), self.bench) for seed in self.task.seeds]
+        size, found = self.bench.spec(self.task.model).image_size, []
+        for seed in self.task.seeds:
+            labels = [label for half in self.bench.split(seed) for label in half]
+            drawn = self.bench.to_finetune(labels * self.task.images_per_class, seed, size)
+            found.append(with_masks(drawn, self.task.masks))
+        return found
 
     def hashes(self) -> set[str]:
         """The SHA-256 of the pixels of each test image, those of the gap among them."""
@@ -122,11 +143,8 @@ class Opened(NamedTuple):
 
 def open_task(task: CureTask, device: str = "auto") -> Opened:
     """The task, and the answers of its original."""
-    bench = open_benchmark(task.run("", 0))
-    origin = shipped_weights(task.model, task.run("", 0).benchmark.learned)
-    classifier = _classifier(
-        load_model(task.model, origin, device=device), bench, bench.spec(task.model)
-    )
+    bench, origin = habitats(), shipped_weights(task.model, "habitats")
+    classifier = Classifier(load_model(task.model, origin, device=device), bench.spec(task.model))
     return Opened(
         task,
         bench,
@@ -150,12 +168,11 @@ def read_cure(given: str, task: CureTask, device: str = "auto") -> Cure:
 
 def _built_in(name: str, task: CureTask, device: str) -> Cure:
     def cure(model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
-        params = task.run(name, seed, device)
-        bench = open_benchmark(params)
-        origin = shipped_weights(task.model, params.benchmark.learned)
+        settings = task.settings(name, seed, device)
         with TemporaryDirectory() as folder:
-            how = (params, bench, task.rate, origin, Path(folder))
-            return finetune_at(*how, validated=())[0]
+            how = (settings, Path(folder))
+            finetune(model, spec, batch, lambda *_: {}, *how, inputs={}, validated=())
+        return model
 
     return cure
 
@@ -174,7 +191,7 @@ def judge(
         model = load_model(task.model, opened.origin, device=device)
         model = _cured(cure, model, spec, batch, seed)
         seconds.append(time.perf_counter() - begun)
-        classifier = _classifier(model, bench, spec)
+        classifier = Classifier(model, spec)
         parts.append(_answers(classifier, task, bench).assign(seed=seed))
         gaps.append(_gap(classifier, task, bench))
         say(f"seed {seed}: {seconds[-1]:.0f} s, {100 * _mean(parts[-1]):.1f} % on the shifted sets")
@@ -217,10 +234,6 @@ def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> 
     if bad := [key for key, part in found.named_parameters() if not part.isfinite().all()]:
         raise ValueError(f"judge: after the cure {bad[0]} has NaN or infinity; take a lower rate")
     return found.eval()
-
-
-def _classifier(model: nn.Module, bench: Benchmark, spec: ModelSpec) -> Classifier:
-    return make_classifier(model, spec, "auto", probe=bench.probe(spec))
 
 
 def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.DataFrame:

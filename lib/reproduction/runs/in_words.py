@@ -17,9 +17,9 @@ from relevit.base.results import read_rows
 from relevit.evaluate.looking import Look
 from relevit.finetune.epochs import LOG, History
 from relevit.finetune.own_audit import Audited
-from reproduction.config import FinetuneParams, Params
 from reproduction.measures.accuracies import changes
 from reproduction.paper.published import published_changes
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, read
 from reproduction.stages import changed_from_preset, read_summary, results_of
 
@@ -145,7 +145,7 @@ def _written(value: Any) -> str:
 # Of many
 
 
-def kind_title(params: FinetuneParams) -> str:
+def kind_title(params: Params) -> str:
     """What a run of the sweep is: `ours, annotated masks`, `GradMask, published`."""
     title, masks = METHOD_TITLES[params.method], MASKS[params.masks]
     if params.method == "relevance":

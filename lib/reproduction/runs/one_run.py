@@ -26,12 +26,12 @@ from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen
-from reproduction.config import FinetuneParams
+from reproduction.params.cells import Params
 from reproduction.stages import results_of
 
 
 def finetune_at(
-    cfg: FinetuneParams,
+    cfg: Params,
     bench: Benchmark,
     lr: float,
     origin: Path,
@@ -77,7 +77,7 @@ def finetune_at(
     return model, history
 
 
-def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
+def _inputs(cfg: Params, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
     """What a run's images and masks follow from: where they are others, it is another run."""
     names = ("images_per_class", "classes", "validation_images", "validation_maps")
     found: dict[str, Any] = {name: getattr(cfg, name) for name in names}
@@ -96,13 +96,13 @@ def _inputs(cfg: FinetuneParams, bench: Benchmark, spec: ModelSpec, train: Batch
     return found
 
 
-def finetuned_classes(cfg: FinetuneParams, bench: Benchmark) -> list[int]:
+def finetuned_classes(cfg: Params, bench: Benchmark) -> list[int]:
     """Labels of the classes that a run is finetuned on: of A (Fig. 7), then of B."""
     first, others = bench.split(cfg.seed)
     return [*first, *others][: cfg.classes]
 
 
-def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
+def training_images(cfg: Params, bench: Benchmark) -> Batch:
     """The images that a run with these parameters is finetuned on, with its kind of masks.
 
     With automatic masks, images that got none worth training on are left out (B15, B17), where the
@@ -117,7 +117,7 @@ def training_images(cfg: FinetuneParams, bench: Benchmark) -> Batch:
     return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
 
 
-def images_to_crop(cfg: FinetuneParams, bench: Benchmark) -> Batch:
+def images_to_crop(cfg: Params, bench: Benchmark) -> Batch:
     """What training crops at random: `training_images`, or larger ones of the same photographs.
 
     Automatic masks are boolean, of the size that the model takes. Those images are mirrored
@@ -168,7 +168,7 @@ def _in_the_middle(masks: torch.Tensor) -> torch.Tensor:
     return ellipse.to(masks.dtype).expand_as(masks).clone()
 
 
-def validation_masks(cfg: FinetuneParams, bench: Benchmark) -> AutomaticMasks | None:
+def validation_masks(cfg: Params, bench: Benchmark) -> AutomaticMasks | None:
     """Those of the images whose maps are looked at after each epoch; None: the annotated ones.
 
     01_masks has masks of the validation images of seed 0, and of the training images of each seed.

@@ -10,10 +10,12 @@ import pandas as pd
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
+from relevit.base.results import read_rows
+from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing
-from reproduction.config import BaselinesParams, FinetuneNotebookParams
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
-from reproduction.measures.paired import ORIGINAL, difference, figure_means
+from reproduction.measures.paired import BASIS, ORIGINAL, difference, figure_means
+from reproduction.params.cells import Params
 from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
 from reproduction.runs.table import MODELS, OWN
 from reproduction.stages import read_stage
@@ -27,7 +29,8 @@ LEANING = {  # what a table for people calls these figures
     "background_gap_pts": "gap, points",
     "on_object_pct": "on the object, %",
 }
-ENDS = {"pts": "change_pts", "low_pts": "low_pts", "high_pts": "high_pts"}
+LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
+ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 
 
 def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -127,6 +130,20 @@ def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.Data
     return pd.concat(parts, ignore_index=True)[columns], pd.DataFrame(found)
 
 
+def last_losses(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """The terms on the map in the last epoch, mean over its steps and the runs of a group.
+
+    `background_loss` is Eq. 1, `relevance_loss` both with their weights; NaN where nothing trains
+    them. Raises: as `runs.read`.
+    """
+    found = []
+    for row in table[table["arm"] != ORIGINAL].to_dict("records"):
+        log = read_rows(read(row["run"]).path.parent / LOG)[-1]
+        losses = {f"{name}_loss": log.get(f"train_loss_{name}") for name in LOSSES}
+        found.append({key: row[key] for key in by} | losses)
+    return pd.DataFrame(found).groupby(list(by), sort=False).mean().reset_index()
+
+
 def along(table: pd.DataFrame, axes: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """As `score`, of runs along `axes`; the groups are in their order, with the change on `val`."""
     scores, shifted = score(table, axes)
@@ -188,13 +205,13 @@ def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
     return pd.DataFrame.from_dict(found, orient="index")
 
 
-def searches(cfg: BaselinesParams) -> pd.DataFrame:
+def searches(cfg: Params) -> pd.DataFrame:
     """All learning rates that 04a_cures tries, a row each.
 
     Model, method and protocol, what `runs.judged` has of each rate, and `used`: the highest that
     passes the paper's rule, or where none does the lowest. Raises: as `runs.read`.
     """
-    limit_pts, found = read_stage(cfg, FinetuneNotebookParams).limit_pts, []
+    limit_pts, found = read_stage(cfg, "02_finetune").limit_pts, []
     for model, method, protocol in searched_arms(cfg):
         tried = judged(rates_of_arm(cfg, model, method, protocol))
         passing = highest_passing(tried, limit_pts)

@@ -19,16 +19,16 @@ from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_json
 from relevit.choices.words import Precision
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import BATCH, make_classifier
+from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.finetune.validation import validation_figures
 from relevit.masks.automatic import AutomaticMasks, sound
 from relevit.models.loading import OwnModel
-from reproduction.config import CuresParams, FinetuneParams, MapsParams, StartParams
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.photo_images import (
     TRAIN,
     VAL,
@@ -43,7 +43,7 @@ from reproduction.stages import digest, preset_file
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 SEARCHED, EPOCHS = 0, 2  # the seed whose runs the rule looks at; those of an original
-MAPS, LOOKED_AT, PROBED = 16, 64, 100  # photographs: of the log's maps, of `looks`, of bfloat16
+MAPS, LOOKED_AT = 16, 64  # photographs: of the log's maps, of `looks`
 MADE = "run.json"
 
 
@@ -64,9 +64,10 @@ class Run(NamedTuple):
 def settings_of(run: Run) -> FinetuneSettings:
     """Those of the study's arm, with labels in the class term as all arms have there."""
     path = preset_file("study")
-    cures, maps = CuresParams.from_preset(path), MapsParams.from_preset(path).maps
-    arm = cures.arm_settings | (maps | cures.arms)[run.arm] | {"seed": run.seed, "lr": run.lr}
-    params = FinetuneParams.checked(FinetuneParams.from_preset(path).model_dump() | arm, run.arm)
+    cures, maps = (params_of(name).from_preset(path) for name in ("04_cures", "05a_ablations"))
+    arm = cures.arm_settings | (maps.maps | cures.arms)[run.arm] | {"seed": run.seed, "lr": run.lr}
+    of = params_of(FINETUNED)
+    params = of.checked(of.from_preset(path).model_dump() | arm, run.arm)
     return resolved(params, run.lr, _precision())
 
 
@@ -106,7 +107,8 @@ def _original(study: Study, run: Run, folder: Path) -> None:
     own, sets, cfg = study.open(seed=run.seed), pictures(study), preset_file("study")
     how = {"epochs": run.epochs, "seed": run.seed, "precision": _precision()}
     how |= {"images": len(sets[TRAIN])}
-    settings = TrainSettings.from_params(StartParams.from_preset(cfg), choose_device("auto"), **how)
+    start = params_of("00_start").from_preset(cfg)
+    settings = TrainSettings.from_params(start, choose_device("auto"), **how)
     shown = {"train": sets[TRAIN], "validation": sets[VAL], "identity": study.identity}
     train_classifier(own.network, own.spec, settings, folder, **shown)
 
@@ -152,9 +154,8 @@ def answer(study: Study, run: Run) -> Path:
 
 
 def _answers(study: Study, own: OwnModel) -> pd.DataFrame:
-    (_, train), *tests = pictures(study).items()
-    probe = train.select(range(len(train))[:PROBED]).batches(BATCH)
-    classifier = make_classifier(own.network, own.spec, "auto", probe=probe)
+    _, *tests = pictures(study).items()
+    classifier = Classifier(own.network, own.spec)
     found = {name: classifier.predict(each.batches(BATCH)) for name, each in tests}
     return pd.concat(found, names=["dataset", "index"]).reset_index()
 

@@ -12,6 +12,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
+from relevit.finetune.epochs import read
 from relevit.finetune.loop import only, train_step
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
@@ -41,7 +42,7 @@ def step_price(
             begun, rng = perf_counter(), np.random.default_rng(step)
             changed = augmented(batch, settings.augmentation, others, rng)
             with saved_tensors_hooks(keep, lambda kept: kept) if step == 0 else nullcontext():
-                train_step(network, spec, optimizer, changed, rng, settings)
+                read([train_step(network, spec, optimizer, changed, rng, settings)])
             taken.append(perf_counter() - begun)
     used = sum(part.nbytes() for place, part in kept.items() if place not in weights)
     return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}

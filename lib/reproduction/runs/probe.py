@@ -9,14 +9,14 @@ import pandas as pd
 from habitats.benchmark import Benchmark
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.models import checkpoints
-from reproduction.config import BaselinesParams
 from reproduction.measures.accuracies import beside_original
 from reproduction.measures.sets import answer_sets, load_classifier
+from reproduction.params.cells import Params
 from reproduction.runs.runs import Row, answers
 from reproduction.training.original import untrained
 
 
-def probed(cfg: BaselinesParams, bench: Benchmark, original: Row, folder: Path) -> pd.DataFrame:
+def probed(cfg: Params, bench: Benchmark, original: Row, folder: Path) -> pd.DataFrame:
     """The preset's model as it comes, under a head fitted to `probe_images`, on the nine sets.
 
     Rows as of `outcomes.score`, beside those of the finetuned `original`; method `linear_probe`

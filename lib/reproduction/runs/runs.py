@@ -33,20 +33,14 @@ from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS
 from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, kept_epoch
+from relevit.finetune.step import products
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.trunk import Frozen
-from reproduction.config import (
-    BaselinesParams,
-    BenchmarkParams,
-    ClassifierParams,
-    FinetuneNotebookParams,
-    FinetuneParams,
-    Params,
-    StartParams,
-)
 from reproduction.measures.context import backgrounds_challenge, relevance_shares
 from reproduction.measures.sets import answer_sets, load_classifier
+from reproduction.params.cells import CLASSIFIED, FINETUNED, Params
+from reproduction.params.common import Benchmark as Images
 from reproduction.runs.one_run import finetune_at, finetuned_classes
 from reproduction.runs.search import arm_params, rate_factor
 from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of
@@ -82,7 +76,7 @@ class Row:
     at (None: all, 0: before).
     """
 
-    params: FinetuneParams | ClassifierParams
+    params: Params
     original: bool = False
     images_per_set: int = 0
     challenge: int = 0
@@ -134,12 +128,23 @@ class Row:
         return replace(self, **both, validated=validated)
 
 
+def of_labels(params: Params) -> bool:
+    """Whether a run is one of those that IAV compares, which are finetuned on labels alone."""
+    return params.notebook == CLASSIFIED.partition("/")[0]
+
+
+def classifiers(cfg: Params) -> list[Row]:
+    """Of 08_iav every model with every seed, seeds first: images of a seed are drawn once."""
+    each, base = product(cfg.model_seeds, cfg.models), cfg.run
+    return [Row(base.model_copy(update={"model": name, "seed": seed})) for seed, name in each]
+
+
 def _at_home(params: Params) -> bool:
     """Whether the images are the preset's own, not those of another world."""
     return params.benchmark == read_pipeline(params.preset).benchmark
 
 
-def _words(images: BenchmarkParams) -> list[str]:
+def _words(images: Images) -> list[str]:
     many = images.original_images
     return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
 
@@ -174,7 +179,7 @@ def own_model(cfg: Params) -> str:
     return read_pipeline(cfg.preset).model
 
 
-def original_of_world(params: FinetuneParams, **asked: int) -> Row:
+def original_of_world(params: Params, **asked: int) -> Row:
     """The original that a run starts from: a seed each in worlds of other images.
 
     One for all seeds, as at home, where it is also said how many images it learns from.
@@ -192,7 +197,7 @@ def origin_weights(cfg: Params, model: str | None = None) -> Path:
     """
     model = model or cfg.model
     if not _at_home(cfg):
-        params = read_stage(cfg, FinetuneParams, model=model, seed=getattr(cfg, "seed", 0))
+        params = read_stage(cfg, FINETUNED, model=model, seed=getattr(cfg, "seed", 0))
         return weights_of(original_of_world(params))
     if model == own_model(cfg):
         return results_of(cfg, "00_start") / WEIGHTS
@@ -217,7 +222,7 @@ def weights_of(row: Row) -> Path:
 # The learning rate
 
 
-def searched(params: FinetuneParams) -> list[Row]:
+def searched(params: Params) -> list[Row]:
     """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
 
     Of our method on the preset's own model those of 02_finetune, of others shorter ones, by the
@@ -227,22 +232,22 @@ def searched(params: FinetuneParams) -> list[Row]:
         return []
     if params.method == "relevance" and params.model == own_model(params):
         images = read_pipeline(params.preset).benchmark
-        return rates_of_own(read_stage(params, FinetuneNotebookParams, benchmark=images))
+        return rates_of_own(read_stage(params, "02_finetune", benchmark=images))
     if params.model in PAPER_MODELS:
         return []
     return rates_of_arm(
-        read_stage(params, BaselinesParams), params.model, params.method, params.protocol
+        read_stage(params, "04a_cures"), params.model, params.method, params.protocol
     )
 
 
-def rates_of_own(search: FinetuneNotebookParams) -> list[Row]:
+def rates_of_own(search: Params) -> list[Row]:
     """The runs of 02_finetune that try a rate each, from the lowest to the highest."""
-    base = read_stage(search, FinetuneParams, validation_images=search.rate_images)
+    base = read_stage(search, FINETUNED, validation_images=search.rate_images)
     found = [base.model_copy(update={"lr": lr}) for lr in sorted(search.rates)]
     return [Row(params, validated=(0, params.epochs)) for params in found]
 
 
-def searched_arms(search: BaselinesParams) -> list[tuple[str, Method, Protocol]]:
+def searched_arms(search: Params) -> list[tuple[str, Method, Protocol]]:
     """Model, method and protocol of what 04a_cures searches a rate for: arms of the sweep.
 
     Our method on the preset's own model is searched in 02_finetune. Models of the papers have the
@@ -262,14 +267,12 @@ def searched_arms(search: BaselinesParams) -> list[tuple[str, Method, Protocol]]
     ]
 
 
-def rates_of_arm(
-    search: BaselinesParams, model: str, method: Method, protocol: Protocol
-) -> list[Row]:
+def rates_of_arm(search: Params, model: str, method: Method, protocol: Protocol) -> list[Row]:
     """The runs of one of `searched_arms`, from the lowest rate to the highest.
 
     Each grid is that of `search` times `rate_factor` (differences B12).
     """
-    params = arm_params(search, read_stage(search, FinetuneParams), model, method, protocol)
+    params = arm_params(search, read_stage(search, FINETUNED), model, method, protocol)
     grid = [lr * rate_factor(method, protocol) for lr in sorted(search.rates)]
     ends = (0, search.epochs)
     return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]
@@ -292,7 +295,7 @@ def judged(rows: Iterable[Row]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def rate(params: FinetuneParams) -> float:
+def rate(params: Params) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
     A method without a rate that passes gets the lowest one tried, but for ours on the preset's own
@@ -304,7 +307,7 @@ def rate(params: FinetuneParams) -> float:
     rows = searched(params)
     if not rows:
         return paper_rate(params.method, params.model) * params.lr_factor
-    table, limit_pts = judged(rows), read_stage(params, FinetuneNotebookParams).limit_pts
+    table, limit_pts = judged(rows), read_stage(params, "02_finetune").limit_pts
     if params.method == "relevance" and params.model == own_model(params):
         return choose_learning_rate(table, limit_pts) * params.lr_factor
     passing = highest_passing(table, limit_pts)
@@ -339,7 +342,7 @@ def make(row: Row, device: str = "auto") -> Path:
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:
-    if isinstance(row.params, ClassifierParams):
+    if of_labels(row.params):
         finetune_pretrained(row.params, row.folder)
         known |= {"lr": row.params.lr, "origin": _origin(row.params)}
         return
@@ -367,13 +370,13 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         known |= {
             "classes_a": finetuned_classes(params, bench),
             "kept_epoch": kept_epoch(history, params.keep),
-            "precision": choose_precision(params.precision, device),
+            "precision": products(params.method, choose_precision(params.precision, device)),
         }
         weights = row.folder / WEIGHTS
     if row.images_per_set or row.looked_at:
-        how = (params.precision, params.device, None if row.original else frozen)
+        how = (params.device, None if row.original else frozen)
         classifier = load_classifier(bench, params.model, weights, *how)
-        known |= {"answered_in": classifier.precision, "margin": classifier.margin}
+        known["answered_in"] = classifier.precision
         if row.images_per_set:
             known_in = weights.parent / SETS  # of the preset's own original: 00_start has asked it
             asked = (row.folder / SETS, bench, row.images_per_set)
@@ -386,7 +389,7 @@ def _training(row: Row) -> TrainSettings:
     """How the original of a world is trained: in one epoch, at the rates of 00_start."""
     params = row.params
     return TrainSettings.from_params(
-        read_stage(params, StartParams),
+        read_stage(params, "00_start"),
         choose_device(params.device),
         images=original_images(params),
         epochs=1,
@@ -396,7 +399,7 @@ def _training(row: Row) -> TrainSettings:
 
 def original_images(params: Params) -> int:
     """The training images of the original of a world of its own."""
-    return params.benchmark.original_images or read_stage(params, StartParams).training_images
+    return params.benchmark.original_images or read_stage(params, "00_start").training_images
 
 
 def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
@@ -451,15 +454,14 @@ def _older(row: Row, made: Kept) -> str:
         return ""
     if made["origin"] != _origin(row.params):
         return "was made from another original"
-    if isinstance(row.params, ClassifierParams) or row.original:
+    if of_labels(row.params) or row.original:
         return ""
     return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
 
 
-def _origin(params: FinetuneParams | ClassifierParams) -> str:
+def _origin(params: Params) -> str:
     """The fingerprint of the weights that a run starts from."""
-    classifies = isinstance(params, ClassifierParams)
-    path = pretrained_file(params) if classifies else origin_weights(params)
+    path = (pretrained_file if of_labels(params) else origin_weights)(params)
     return FROM_HUB if path is None else _fingerprint(path, path.stat().st_mtime_ns)
 
 
@@ -482,7 +484,7 @@ def answers(row: Row) -> pd.DataFrame:
 
 def needs(row: Row) -> list[Row]:
     """The rows that are made before this one."""
-    if row.original or isinstance(row.params, ClassifierParams):
+    if row.original or of_labels(row.params):
         return []
     world = [] if _at_home(row.params) else [original_of_world(row.params)]
     return [*searched(row.params), *world]

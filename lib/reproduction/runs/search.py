@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, Protocol
 from relevit.finetune.hyperparameters import paper_rate
-from reproduction.config import BaselinesParams, FinetuneParams
-from reproduction.config.robustvit import LOSS_WEIGHTS
+from reproduction.params.cells import FINETUNED, Params, params_of
 
 
 def rate_factor(method: str, protocol: Protocol) -> float:
@@ -21,9 +21,7 @@ def rate_factor(method: str, protocol: Protocol) -> float:
     return paper_rate(method) / paper_rate("relevance")
 
 
-def arm_params(
-    cfg: BaselinesParams, base: FinetuneParams, model: str, method: str, protocol: Protocol
-) -> FinetuneParams:
+def arm_params(cfg: Params, base: Params, model: str, method: str, protocol: Protocol) -> Params:
     """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
 
     Their length is that of `cfg`, the weights of a baseline's losses are the paper's.
@@ -39,4 +37,4 @@ def arm_params(
         "validation_maps": cfg.validation_maps,
     }
     papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
-    return FinetuneParams.checked(base.model_dump() | arm | papers, f"{method} {protocol}")
+    return params_of(FINETUNED).checked(base.model_dump() | arm | papers, f"{method} {protocol}")

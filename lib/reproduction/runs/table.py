@@ -23,23 +23,11 @@ from typing import Any
 import pandas as pd
 
 from habitats.benchmark import open_benchmark
+from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import Variant
-from reproduction.config import (
-    AblationsParams,
-    BaselinesParams,
-    CuresParams,
-    FinetuneNotebookParams,
-    FinetuneParams,
-    IavFiguresParams,
-    IavParams,
-    MapsParams,
-    Params,
-    RobustnessParams,
-    SegmentationParams,
-)
-from reproduction.config.preset import Preset
-from reproduction.config.robustvit import LOSS_WEIGHTS
 from reproduction.measures.paired import ORIGINAL
+from reproduction.params.cells import FINETUNED, Params, params_of
+from reproduction.params.preset import Preset
 from reproduction.runs import runs
 from reproduction.runs.runs import Row
 from reproduction.stages import preset_file, read_pipeline, read_stage
@@ -91,7 +79,7 @@ class Lines:
         Masks are no axis for a run that uses none. Raises: ValueError for a parameter that
         02_finetune does not have or allow, which names the arm.
         """
-        base = read_stage(self.cfg, FinetuneParams, **self.settings).model_dump()
+        base = read_stage(self.cfg, FINETUNED, **self.settings).model_dump()
         for values in product(*axes.values()):
             row = self._row(base, **dict(zip(axes, values, strict=True)))
             if "masks" not in axes or needs_masks(row["run"].params):
@@ -113,7 +101,7 @@ class Lines:
         if not relevance and arm != ORIGINAL:
             changes["weight_relevance"] = 0.0
             where += " without the relevance terms"
-        params = FinetuneParams.checked(base | changes, where)
+        params = params_of(FINETUNED).checked(base | changes, where)
         run = Row(params, **self.asked)
         if arm == ORIGINAL:
             run = runs.original_of_world(params, **self.asked)
@@ -133,7 +121,7 @@ def _varied(run: Row) -> dict[str, Any]:
     return {key: getattr(run.params, key, "") for key in (*VARIED, "seed")}
 
 
-def needs_masks(params: FinetuneParams) -> bool:
+def needs_masks(params: Params) -> bool:
     """Whether a run would be another one with other masks."""
     return params.weight_relevance != 0 or params.augmentation != "none"
 
@@ -167,12 +155,12 @@ def own_arms(table: pd.DataFrame) -> dict[str, Row]:
     return dict(zip(first["arm"], first["run"], strict=True))
 
 
-def _finetune(cfg: FinetuneNotebookParams) -> Iterator[dict[str, Any]]:
+def _finetune(cfg: Params) -> Iterator[dict[str, Any]]:
     yield from _searched(runs.rates_of_own(cfg))
     yield _row(OWN, Row(cfg.run, validated=None))
 
 
-def _robustness(cfg: RobustnessParams) -> Iterator[dict[str, Any]]:
+def _robustness(cfg: Params) -> Iterator[dict[str, Any]]:
     """The original of each world and seed, and what is finetuned from it: every arm twice.
 
     The preset's own world has all arms; those of `home_shares` have one, and an original a seed.
@@ -195,13 +183,13 @@ def _robustness(cfg: RobustnessParams) -> Iterator[dict[str, Any]]:
         yield from lines.grid(**place, arm=arms, relevance=[True, False])
 
 
-def _baselines(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
+def _baselines(cfg: Params) -> Iterator[dict[str, Any]]:
     yield from _sweep(cfg)
     for arm in runs.searched_arms(cfg):
         yield from _searched(runs.rates_of_arm(cfg, *arm))
 
 
-def _cures(cfg: CuresParams) -> Iterator[dict[str, Any]]:
+def _cures(cfg: Params) -> Iterator[dict[str, Any]]:
     if not cfg.arms:
         return
     lines = Lines(cfg, "arms", cfg.arms, cfg.arm_settings, _asked(cfg))
@@ -212,7 +200,7 @@ def _cures(cfg: CuresParams) -> Iterator[dict[str, Any]]:
         yield from lines.grid(seed=[seed], world=cfg.worlds, arm=[ORIGINAL, *cfg.followed])
 
 
-def _sweep(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
+def _sweep(cfg: Params) -> Iterator[dict[str, Any]]:
     """The preset's own runs and those of its section `pipeline`, after the originals of all.
 
     The weights of the terms that the preset gives are those of its method: a baseline has the
@@ -234,7 +222,7 @@ def _sweep(cfg: BaselinesParams) -> Iterator[dict[str, Any]]:
             )  # fmt: skip
 
 
-def _ablations(cfg: AblationsParams) -> Iterator[dict[str, Any]]:
+def _ablations(cfg: Params) -> Iterator[dict[str, Any]]:
     """Variants, images and classes, factors of the rate.
 
     The learning rate is the one that the rule chose for `full`, but where the preset gives another.
@@ -244,7 +232,7 @@ def _ablations(cfg: AblationsParams) -> Iterator[dict[str, Any]]:
         Lines(cfg, part, VARIANTS, settings, {"images_per_set": cfg.images_per_set})
         for part in ("variants", "counts", "rates")
     )
-    every = read_stage(cfg, FinetuneParams, **settings).classes
+    every = read_stage(cfg, FINETUNED, **settings).classes
     amounts = {(count, every) for count in (cfg.base_images, *cfg.images_per_class)}
     amounts |= {(cfg.base_images, classes) for classes in cfg.classes}
     yield from variants.grid(arm=[ORIGINAL, *cfg.variants], seed=seeds)
@@ -256,31 +244,31 @@ def _ablations(cfg: AblationsParams) -> Iterator[dict[str, Any]]:
     yield from rates.grid(arm=["full"], lr_factor=[1.0, *cfg.rate_factors], seed=seeds)
 
 
-def _maps(cfg: MapsParams) -> Iterator[dict[str, Any]]:
+def _maps(cfg: Params) -> Iterator[dict[str, Any]]:
     """Maps to train on, with the figures of 04_cures."""
     asked = _asked(cfg) | {"held_out": cfg.looked_at}
     maps = Lines(cfg, "maps", cfg.maps, _compared(cfg) | cfg.map_settings, asked)
     yield from maps.grid(seed=cfg.map_seeds, arm=[ORIGINAL, *cfg.maps])
 
 
-def _compared(cfg: AblationsParams | MapsParams) -> dict[str, Any]:
+def _compared(cfg: Params) -> dict[str, Any]:
     return {"model": cfg.compared_model, "images_per_class": cfg.base_images}
 
 
-def _segmentation(cfg: SegmentationParams) -> Iterator[dict[str, Any]]:
+def _segmentation(cfg: Params) -> Iterator[dict[str, Any]]:
     """Scenes are drawn without their parts for a run and its twin; photographs cannot be."""
     yield from _own(cfg, cfg.seeds)
     if open_benchmark(cfg).composable:
         yield from Lines(cfg, OWN).grid(seed=cfg.seeds[:1], relevance=[False])
 
 
-def _compared_by_iav(cfg: IavParams) -> Iterator[dict[str, Any]]:
-    return (_row("compared", Row(params)) for params in cfg.runs)
+def _compared_by_iav(cfg: Params) -> Iterator[dict[str, Any]]:
+    return (_row("compared", row) for row in runs.classifiers(cfg))
 
 
-def _iav_figures(cfg: IavFiguresParams) -> Iterator[dict[str, Any]]:
+def _iav_figures(cfg: Params) -> Iterator[dict[str, Any]]:
     """The epochs of the lesson's models, and the preset's own runs."""
-    yield from _compared_by_iav(read_stage(cfg, IavParams))
+    yield from _compared_by_iav(read_stage(cfg, "08_iav"))
     yield from _own(cfg, cfg.seeds)
 
 
@@ -300,7 +288,7 @@ def _asked(cfg: Any) -> dict[str, int]:
 _ASKED: dict[str, Callable[..., Iterator[dict[str, Any]]]] = {
     "02_finetune": _finetune,
     "03_robustness": _robustness,
-    "03a_robustness": lambda cfg: _robustness(read_stage(cfg, RobustnessParams)),
+    "03a_robustness": lambda cfg: _robustness(read_stage(cfg, "03_robustness")),
     "04_cures": _cures,
     "04a_cures": _baselines,
     "05_ablations": _ablations,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.optim import Optimizer
 
-from relevit.attention.recording import attention_for_gradients
-from relevit.base.device import Precision, autocast, choose_precision
+from relevit.base.device import Precision, autocast, choose_precision, sent, tensor_float32
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.predictions import BATCH, predict
-from relevit.finetune.epochs import History, Numbers, curve, descend, epoch_plan, fit
+from relevit.finetune.cuda_graph import Recorded
+from relevit.finetune.epochs import History, Losses, curve, descend, epoch_plan, fit
+from relevit.maps import attention_for_gradients
 from relevit.models.spec import ModelSpec
-from reproduction.config import Params
+from reproduction.params.cells import Params
 
 # Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
 Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]
@@ -84,23 +87,23 @@ def train_classifier(
             f"train_classifier: {asked} training images asked for, and {train.name} has "
             f"{len(train)}; lower images or epochs"
         )
-    optimizer = make_optimizer(model, settings)
-    device = next(model.parameters()).device
+    optimizer, device = make_optimizer(model, settings), next(model.parameters()).device
+    recorded = Recorded(optimizer) if device.type == "cuda" else None
+    update = partial(_update, model, optimizer, settings.precision)
 
     def batches(epoch: int) -> list[tuple[Tensor, np.random.Generator]]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         return [(rows + offset, rng) for rows, rng in plan]
 
-    def step(drawn: tuple[Tensor, np.random.Generator]) -> Numbers:
+    def step(drawn: tuple[Tensor, np.random.Generator]) -> Losses:
         rows, rng = drawn
         batch = train.read(rows.tolist())
-        pixels, target = spec.normalise(batch.images.to(device)), batch.labels.to(device)
+        pixels, target = spec.normalise(sent(batch.images, device)), sent(batch.labels, device)
         if mixing:
             pixels, target = mixing(pixels, target, model.num_classes, rng)
-        with autocast(device, settings.precision), attention_for_gradients(model):
-            logits = model(pixels)
-        return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
+        with tensor_float32(device, settings.precision == "tf32"):
+            return recorded(update, pixels, target) if recorded else update(pixels, target)
 
     return fit(
         model,
@@ -119,6 +122,14 @@ def train_classifier(
         on_epoch=on_epoch,
         keep_epochs=keep_epochs,
     )
+
+
+def _update(
+    model: nn.Module, optimizer: Optimizer, precision: Precision, pixels: Tensor, target: Tensor
+) -> Losses:
+    with autocast(pixels.device, precision), attention_for_gradients(model):
+        logits = model(pixels)
+    return descend(optimizer, {"loss": cross_entropy(logits.float(), target)})
 
 
 def top1_pct(model: nn.Module, spec: ModelSpec, images: ImageSet, precision: Precision) -> float:

@@ -22,14 +22,14 @@ from relevit.models.checkpoints import save_weights
 from relevit.models.loading import RANDOM, load_model
 from relevit.models.registry import CUT, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
-from reproduction.config import StartParams
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 VALIDATED = 100  # validation images that a model of a paper answers
 
 
 def make_original(
-    cfg: StartParams,
+    cfg: Params,
     bench: Benchmark,
     folder: Path,
     device: torch.device,
@@ -76,7 +76,7 @@ def untrained(name: str, seed: int = 0, device: torch.device | str | None = None
     return load_model(name, start, new_head=True, seed=seed, device=device)
 
 
-def _paper_models(cfg: StartParams, folder: Path, device: torch.device) -> nn.Module:
+def _paper_models(cfg: Params, folder: Path, device: torch.device) -> nn.Module:
     """Write the weights of the paper's models that a preset needs; returns its own."""
     root = from_project(cfg.weights_root) if cfg.weights_root else None
     for name in dict.fromkeys([*cfg.others, cfg.model]):  # its own last: with it the stage is made
@@ -88,7 +88,7 @@ def _paper_models(cfg: StartParams, folder: Path, device: torch.device) -> nn.Mo
 
 
 def _as_it_is(
-    cfg: StartParams,
+    cfg: Params,
     bench: Benchmark,
     model: nn.Module,
     folder: Path,

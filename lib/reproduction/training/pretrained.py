@@ -18,13 +18,13 @@ from relevit.models.layouts import find_weights
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec, shipped_weights
 from relevit.models.spec import View
-from reproduction.config import ClassifierParams
+from reproduction.params.cells import Params
 from reproduction.training.classifier import TrainSettings, train_classifier
 
 FROM_HUB = "hub"  # in place of the fingerprint of weights that timm fetches
 
 
-def finetune_pretrained(cfg: ClassifierParams, folder: Path) -> History:
+def finetune_pretrained(cfg: Params, folder: Path) -> History:
     """Finetune one model and keep every epoch's weights in `folder`; a finished run is only read.
 
     Source: IAV Sec. V, all weights and a new head, on a cosine schedule, 30 epochs of CIFAR-10 in
@@ -52,24 +52,24 @@ def finetune_pretrained(cfg: ClassifierParams, folder: Path) -> History:
     )
 
 
-def after_epoch(cfg: ClassifierParams, folder: Path, epoch: int) -> nn.Module:
+def after_epoch(cfg: Params, folder: Path, epoch: int) -> nn.Module:
     """A model that was made in `folder`, in eval mode; 0: before, with an untrained head."""
     how = {"classes": len(learned_classes(cfg)), "pixels": "own", "device": cfg.device}
     return load_model(cfg.model, epoch_file(folder, epoch), **how)
 
 
-def pretrained_file(cfg: ClassifierParams) -> Path | None:
+def pretrained_file(cfg: Params) -> Path | None:
     """The weights that a model starts from; None where `weights_root` or timm's hub has to."""
     found = find_weights(from_project(cfg.weights_root), cfg.model) if cfg.weights_root else None
     return found or (None if cfg.model in HUB else shipped_weights(f"{cfg.model}-pretrained"))
 
 
-def learned_classes(cfg: ClassifierParams) -> tuple[str, ...]:
+def learned_classes(cfg: Params) -> tuple[str, ...]:
     """The name of each label."""
     return test_pictures(cfg, 1, model_spec(cfg.model).image_size).classes
 
 
-def test_pictures(cfg: ClassifierParams, count: int, size: int) -> ImageSet:
+def test_pictures(cfg: Params, count: int, size: int) -> ImageSet:
     """The first pictures that no finetuning has seen, `size` pixels a side: `val` of Cutouts, or
     so many of CIFAR-10's test set, drawn once from seed 0 as its file has no useful order."""
     if cfg.data == "cutouts":
@@ -77,7 +77,7 @@ def test_pictures(cfg: ClassifierParams, count: int, size: int) -> ImageSet:
     return _cifar10(cfg.data_root, size)[1].sample(count, seed=0)
 
 
-def training_pictures(cfg: ClassifierParams) -> tuple[ImageSet, ImageSet]:
+def training_pictures(cfg: Params) -> tuple[ImageSet, ImageSet]:
     """Pictures to learn from, and those for top-1 after each epoch."""
     size = model_spec(cfg.model).image_size
     if cfg.data == "cutouts":

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
-from relevit.attribution.seen import observe
+from relevit.maps import observe, record_attention
 from relevit.text.encoder import build_tiny
 from relevit.text.token_maps import attribute
 from relevit.text.tokens import Tokens

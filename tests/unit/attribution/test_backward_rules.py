@@ -12,10 +12,10 @@ from timm.layers.activations import QuickGELU
 from timm.models.eva import Eva
 from torch import Tensor, nn
 
-from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS
 from relevit.attribution.attn_lrp import attn_lrp_and_logits
 from relevit.attribution.backward_rules import SHARED, Rules, constant
+from relevit.maps import record_attention
 from relevit.text.encoder import build_tiny
 
 from ..attribution_cases import FACTORS, RULES, TARGET, close, slope_by_differences
@@ -27,7 +27,6 @@ KINDS = {
     "mean": {"global_pool": "avg", "init_values": 0.5},
     "SwiGLU, RMS norm": {"mlp_layer": SwiGLU, "norm_layer": nn.RMSNorm},
     "RMS norm of timm's own": {"norm_layer": RmsNorm},
-    "differential": {"attn_layer": "diff", "num_heads": 1},
     "packed SwiGLU": {"mlp_layer": GluMlp, "act_layer": nn.SiLU},
     "QuickGELU": {"act_layer": QuickGELU},
     "EVA-02": None,
@@ -144,6 +143,6 @@ def test_gamma_at_the_patch_convolution_needs_one(build_vit, images):
     with pytest.raises(ValueError, match="does not make its tokens of patches of pixels"):
         METHODS["attn_lrp"](text, torch.randn(2, 5, 16).double(), 1, patch_gamma=0.25)
     model.patch_embed.proj.register_forward_hook(lambda layer, args, made: 2 * made)
-    with pytest.raises(ValueError, match=r"attn_lrp: patch_embed\.proj of this .* is a Conv2d"):
+    with pytest.raises(ValueError, match=r"attn_lrp: patch_embed\.proj .* is a changed Conv2d"):
         METHODS["attn_lrp"](model, images, patch_gamma=0.25)
     assert METHODS["attn_lrp"](model, images).isfinite().all()

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from relevit.attention.recording import record_attention
 from relevit.attribution import METHODS, method_options
 from relevit.attribution.beyond_intuition import FEEDBACKS, PERCEPTIONS, express_all
+from relevit.maps import record_attention
 
 from ..attribution_cases import OURS, PROTOCOLS, TARGET, close, read
 

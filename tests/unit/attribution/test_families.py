@@ -13,9 +13,9 @@ from timm.models.beit import Beit
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
-from relevit.attention.token_rows import head_pooling
 from relevit.attribution import METHODS
 from relevit.attribution.lrp import Relevance
+from relevit.maps import head_pooling
 from relevit.models.loading import load_model
 from replicas import weights as micro
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
-
 import pytest
 import timm
 import torch
 from torch import nn
-from torch.nn.functional import interpolate, pad
+from torch.nn.functional import interpolate
 
-from habitats.corruptions import jigsaw
-from relevit.attention.patches import to_pixels
 from relevit.attribution import METHODS, explain, patch_grid, to_heatmap
-from relevit.attribution.pixels import smoothgrad_pixels
-from relevit.evaluate.perturbation import erase
 from relevit.iav.scores import patch_average
 
-from ..attribution_cases import OURS, PROTOCOLS, close
-
-WITH_PATHS = (*OURS, "integrated_gradients")
+from ..attribution_cases import PROTOCOLS
 
 
 def test_heatmaps_span_zero_to_one_exactly():
@@ -92,70 +83,21 @@ def test_grids_of_families(name, grid):
     assert patch_grid(model, images) == grid
 
 
-# Patches lie where the model has them
-
-
+# A patch's value would lie beside its pixels
 REST = (31, {"img_size": 31})  # pixels beyond the fourth patch of 7, which timm drops
 PADDED = (24, {"dynamic_img_size": True, "dynamic_img_pad": True})
 
 
 @pytest.mark.parametrize(("side", "options"), [REST, PADDED], ids=["rest", "padded"])
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "smoothgrad"])
-def test_maps_are_those_of_the_pixels_that_the_patches_see(build_vit, name, side, options):
-    """SmoothGrad draws its noise for the pixels that there are; LRP reaches padded ones, too."""
-    model, whole = build_vit(**options), build_vit()
-    images = torch.randn(2, 3, side, side, generator=torch.Generator().manual_seed(2)).double()
-    seen = pad(images, (0, 28 - side) * 2)
-    how = {"baseline": "zero"} if name in WITH_PATHS else {}  # black would be padded, too
-    maps, theirs = (
-        METHODS[name](m, x, [2, 0], protocol="described", **how)
-        for m, x in ((model, images), (whole, seen))
-    )
-    whole = 3 if name == "lrp" and side < 28 else 4
-    close(*(m.unflatten(1, (4, 4))[:, :whole, :whole] for m in (maps, theirs)), 1e-6, 1e-9)
-    heat = explain(model, images, [2, 0], method=name, protocol="described", **how)
-    raw = to_heatmap(maps.nan_to_num(), (28, 28), (4, 4), normalise=False)[..., :side, :side]
-    low, high = (end(raw, dim=(1, 2, 3), keepdim=True) for end in (torch.amin, torch.amax))
-    close(heat, pad((raw - low) / (high - low), (0, max(0, side - 28)) * 2), 1e-9, 1e-12)
-
-
-def test_smoothgrad_is_of_the_patches_pixels(build_vit):
-    for side, options in (REST, PADDED):
-        images = torch.randn(2, 3, side, side).double()
-        model = build_vit(**options)
-        pixels = smoothgrad_pixels(model, images, [1, 2], draws=2).abs().sum(dim=1)
-        close(METHODS["smoothgrad"](model, images, [1, 2], draws=2), means(pixels))
-
-
-def means(pixels):
-    whole = pad(pixels, (0, 28 - pixels.shape[-1]) * 2)
-    return whole.reshape(len(whole), 4, 7, 4, 7).mean(dim=(2, 4)).flatten(1)
-
-
-@pytest.mark.parametrize(("side", "options"), [REST, PADDED], ids=["rest", "padded"])
-def test_pixels_and_masks_lie_where_patches_do(build_vit, side, options):
-    """Erased, averaged, spread, and cut into tiles; other sizes and copies are the same."""
-    images = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(2)).double()
-    grid = patch_grid(build_vit(**options), images)
-    for other in (grid, copy.deepcopy(grid), pickle.loads(pickle.dumps(grid))):
-        assert other == (4, 4) and other.shares == (28 / side,) * 2
-    hidden = torch.zeros(2, 4, 4).bool()
-    hidden[:, 3, 3] = True
-    erased = (erase(images, hidden, torch.full_like(images[:1], 9), grid) == 9).all(dim=1)
-    last = torch.zeros_like(erased)
-    last[:, 21:28, 21:28] = True
-    assert torch.equal(erased, last)
-    twice = to_pixels(hidden, (2 * side, 2 * side), grid)
-    assert torch.equal(twice[:, ::2, ::2], erased)
-    close(patch_average(images[:, 0], grid), means(images[:, 0]))
-    whole = (255 * images).round().byte()
-    if side < 28:
-        with pytest.raises(ValueError, match="jigsaw: the model pads these images"):
-            jigsaw(whole, grid, 3)
-        return
-    moved = jigsaw(whole, grid, 3)
-    assert torch.equal(moved[..., :28, :28], jigsaw(whole[..., :28, :28], 4, 3))
-    assert torch.equal(moved[..., 28:, :], whole[..., 28:, :]) and not torch.equal(moved, whole)
+def test_patches_that_do_not_fill_the_picture_are_refused(build_vit, side, options):
+    model, images = build_vit(**options), torch.rand(1, 3, side, side).double()
+    fit = 28 if side == 31 else "a multiple of 7"
+    told = rf"(do not fill pictures of 31 x 31; give .*, of 28 x 28|{side}, {side}\] of .*{fit})"
+    for name in METHODS:
+        with pytest.raises(ValueError, match=told):
+            METHODS[name](model, images)
+    with pytest.raises(ValueError, match="patches of 7 x 7 pixels do not fill pictures of"):
+        patch_grid(model, images)
 
 
 def test_wrong_input_is_named(build_vit, images):

@@ -1,4 +1,4 @@
-"""Layers that are more than their weight: called where a method can, named where it cannot."""
+"""Layers that are more than their weight: run as they are, and refused where the weight is read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.nn.utils import prune, weight_norm
 from torch.nn.utils.parametrize import register_parametrization
 
 from relevit.attribution import METHODS
-from relevit.attribution.attn_lrp import attn_lrp_and_logits, linear_layers
+from relevit.evaluate.approximation import approximation_errors
 
 from ..attribution_cases import LRP, close, explain
 
@@ -21,16 +21,11 @@ class Adapted(nn.Linear):
         super().__init__(layer.in_features, layer.out_features)
         self.to(layer.weight).load_state_dict(layer.state_dict())
         random = torch.Generator().manual_seed(0)
-        self.change = 0.3 * torch.randn(self.weight.shape, generator=random).to(layer.weight)
+        change = 0.3 * torch.randn(self.weight.shape, generator=random).to(layer.weight)
+        self.register_buffer("change", change)
 
     def forward(self, inputs):
         return super().forward(inputs) + inputs @ self.change.T
-
-
-def merged(layer):
-    with torch.no_grad():
-        layer.weight += Adapted(layer).change
-    return layer
 
 
 class Behind(nn.Module):
@@ -38,7 +33,7 @@ class Behind(nn.Module):
 
     def __init__(self, layer):
         super().__init__()
-        self.layer = layer
+        self.layer, self.in_features = layer, layer.in_features
 
     def weight(self):
         return self.layer.weight
@@ -57,129 +52,51 @@ def hooked(layer):
     return layer
 
 
-def doubled(layer):
-    with torch.no_grad():
-        layer.weight *= 2
-        layer.bias *= 2
-    return layer
-
-
-def stale(layer):
-    """The old weight_norm sets `.weight` when the layer is called."""
-    weight_norm(layer).weight_g.data *= 3
-    return layer
-
-
-MORE = {
+CHANGED = {
     "lora": Adapted,
-    "wrapped": lambda layer: Behind(Adapted(layer)),  # with none of a layer's attributes
-    "hook": hooked,
     "quantised": Behind,
-}
-SAME = {
-    "plain": lambda layer: layer,
-    "lora merged": merged,
+    "hook": hooked,
     "parametrize": lambda layer: register_parametrization(layer, "weight", Doubled()),
-    "old weight_norm": stale,
-    "doubled": doubled,
+    "weight_norm": weight_norm,  # which sets `.weight` when the layer is called
     "pruned": lambda layer: prune.random_unstructured(layer, "weight", 0.5),
 }
+READ = {
+    **dict.fromkeys(LRP, ("blocks.1.attn.proj", "blocks.1.mlp.fc2", "head")),
+    "attn_lrp": ("blocks.1.mlp.fc1", "head"),
+    "token_wise": ("blocks.1.attn.qkv", "blocks.1.attn.proj"),
+}
 
 
-def wrap(model, path, kind):
+def change(model, path, kind):
     parent, _, name = path.rpartition(".")
     parent = model.get_submodule(parent)
-    setattr(parent, name, (MORE | SAME)[kind](getattr(parent, name)))
+    setattr(parent, name, CHANGED[kind](getattr(parent, name)))
     return model
 
 
-READ = ("blocks.1.attn.qkv", "blocks.1.attn.proj", "blocks.1.mlp.fc1", "blocks.1.mlp.fc2", "head")
+@pytest.mark.parametrize("kind", CHANGED)
+@pytest.mark.parametrize("name", READ)
+def test_a_changed_layer_whose_weight_is_read_is_refused(build_vit, images, name, kind):
+    for path in READ[name]:
+        model = change(build_vit(), path, kind)
+        for given in (model, model.float()):
+            told = rf"{name}: {path} of this VisionTransformer is a changed \w+, .*merge_and_unload"
+            with pytest.raises(ValueError, match=told):
+                explain(name, given, images.to(next(given.parameters())))
 
 
-@pytest.mark.parametrize("kind", ["parametrize", "old weight_norm", "pruned"])
-@pytest.mark.parametrize("name", [*LRP, "token_wise", "attn_lrp"])
-def test_a_weight_that_is_computed_is_explained(build_vit, images, name, kind):
-    model, single, plain = build_vit(), build_vit(), build_vit()
-    for path in READ:
-        wrap(model, path, kind)
-        wrap(single, path, kind)
-    model(images)
-    with torch.no_grad():
-        for path in READ:
-            plain.get_submodule(path).weight.copy_(model.get_submodule(path).weight)
-    exact = explain(name, model, images)
-    close(exact, explain(name, plain, images), 1e-9)
-    if name in LRP:  # which work on a copy in float64
-        single.load_state_dict(model.state_dict())
-        found = explain(name, single.float(), images.float())
-        assert found.dtype == torch.float32
-        assert (found - exact).norm() <= 1e-3 * exact.norm()
+def test_a_recurrence_of_a_changed_mlp_is_refused(build_vit, images):
+    with pytest.raises(ValueError, match=r"blocks\.1\.mlp\.fc1 is a changed Adapted"):
+        approximation_errors(change(build_vit(), "blocks.1.mlp.fc1", "lora"), images)
 
 
-AS = {"lora": "lora merged", "wrapped": "lora merged", "hook": "doubled", "quantised": "plain"}
-
-
-@pytest.mark.parametrize("paths", [READ[:2], READ[2:]], ids=["attention", "MLP and head"])
-@pytest.mark.parametrize("kind", AS)
-@pytest.mark.parametrize("name", METHODS)
-def test_a_layer_is_explained_as_it_computes(build_vit, images, name, kind, paths):
-    """Or not at all: the rules of LRP would take an adapter for a summand beside the layer."""
-    wrapped, other = build_vit(), build_vit()
-    for path in paths:
-        if kind in ("lora", "hook") or not path.endswith("qkv"):  # timm reads the bias of that one
-            wrap(wrapped, path, kind)
-            wrap(other, path, AS[kind])
-    torch.testing.assert_close(wrapped(images), other(images))
-    if name in LRP and AS[kind] == "lora merged":
-        text = r"lrp: .* in (blocks\.1\.(attn|mlp)|head) of this Vision.*adapters.*merge_and_unload"
-        with pytest.raises(ValueError, match=text):
-            explain(name, wrapped, images)
-        return
-    maps = [explain(name, model, images, protocol="described") for model in (wrapped, other)]
+@pytest.mark.parametrize("name", [name for name in METHODS if name not in READ])
+def test_other_methods_explain_what_a_layer_computes(build_vit, images, name):
+    adapted, merged = build_vit(), build_vit()
+    for path in ("blocks.1.attn.qkv", "blocks.1.attn.proj", "blocks.1.mlp.fc1", "head"):
+        change(adapted, path, "lora")
+        with torch.no_grad():
+            merged.get_submodule(path).weight += adapted.get_submodule(path).change
+    torch.testing.assert_close(adapted(images), merged(images))
+    maps = [explain(name, model, images, protocol="described") for model in (adapted, merged)]
     close(*maps, 1e-6)
-
-
-@pytest.mark.parametrize("path", READ[2:])
-def test_an_adapter_learns_from_attn_lrp_as_if_merged(build_vit, images, path):
-    found = []
-    for kind in ("lora", "lora merged"):
-        layer = wrap(build_vit(), path, kind)
-        part = layer.get_submodule(path)
-        weight = part.change.requires_grad_() if kind == "lora" else part.weight.requires_grad_()
-        relevance, _ = attn_lrp_and_logits(layer, images, [0, 3, 1], in_graph=True)
-        found += torch.autograd.grad(relevance.square().sum(), weight)
-    close(*found, 1e-6, 1e-9)
-
-
-class Bent(nn.Linear):
-    def forward(self, inputs):
-        return super().forward(inputs).tanh()
-
-
-@pytest.mark.parametrize(
-    ("name", "path", "told"),
-    [
-        ("attn_lrp", "blocks.1.mlp.fc2", "is a Bent that .*give gamma=0"),
-        ("token_wise", "blocks.1.attn.proj", "is a Bent, where .*merge_and_unload"),
-        ("token_wise", "blocks.0.attn.qkv", "is a Bent, where .*merge_and_unload"),
-    ],
-)
-def test_a_layer_without_a_matrix_is_named(build_vit, images, name, path, told):
-    model = build_vit()
-    layer = model.get_submodule(path)
-    layer.__class__ = Bent
-    with pytest.raises(ValueError, match=f"{name}: {path} of this VisionTransformer {told}"):
-        explain(name, model, images)
-    if name == "attn_lrp":
-        assert explain(name, model, images, gamma=0.0).isfinite().all()
-
-
-def test_layers_in_a_head_have_the_gamma_rule_each(build_vit, images):
-    plain, deep = build_vit(), build_vit()
-    deep.head = nn.Sequential(nn.Identity(), deep.head)
-    close(*(explain("attn_lrp", model, images) for model in (plain, deep)), 1e-9)
-    deep.head = nn.Sequential(nn.Linear(16, 8).double(), nn.GELU(), nn.Linear(8, 5).double())
-    first, _, last = deep.head
-    found = linear_layers(deep)
-    assert found["head.0"] is first and found["head.2"] is last and len(found) == 7
-    assert explain("attn_lrp", deep, images).isfinite().all()

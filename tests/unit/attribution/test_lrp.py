@@ -174,7 +174,7 @@ def test_half_precision_makes_numbers(build_vit, images, name, kind, dtype):
     half = torch.float32 if dtype == "autocast" else dtype
     with torch.autocast("cpu", dtype=torch.float16, enabled=dtype == "autocast"):
         found = METHODS[name](model.to(half), images.to(half), target)
-    assert found.dtype == half and found.isfinite().all()
+    assert found.dtype == torch.float32 and found.isfinite().all()
 
 
 # Models without rules would get a map that looks right and is not
@@ -218,7 +218,6 @@ REFUSED = {
     "constant matrix": (odd(lambda x: x @ torch.eye(64).double()), rf"\w*matmul\w* with .* {MLP}"),
     "mean over tokens": (odd(lambda x: x - x.mean(1, keepdim=True)), f"mean over axis 1 {MLP}"),
     "by keyword": (odd(lambda x: torch.softmax(input=x, dim=-1)), f"softmax {MLP}"),
-    "differential": ({"attn_layer": "diff"}, None),
 }
 
 
@@ -227,8 +226,6 @@ REFUSED = {
 def test_what_no_rule_follows_is_refused(build_vit, images, name, kind):
     options, what = REFUSED[kind]
     told = f"lrp: {what} of this VisionTransformer has no propagation rule .*merge_and_unload.*MAE"
-    if kind == "differential":
-        told = "lrp: this VisionTransformer has differential attention"
     with pytest.raises(ValueError, match=told):
         METHODS[name](build_vit(**options), images)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import numpy as np
@@ -21,6 +19,7 @@ from relevit.attribution import (
 )
 from relevit.attribution import explain as heatmap_of
 from relevit.attribution.methods import SIGNED
+from relevit.maps import checked_target
 from relevit.protocols import PUBLISHED
 
 from .. import attribution_cases
@@ -94,6 +93,14 @@ def test_classes_in_any_form(build_vit, images, target):
     assert torch.equal(explain("gae", build_vit(), images, target), wanted)
 
 
+def test_classes_on_a_device_are_taken_as_they_are():
+    """To look at them would wait for it; what has no values cannot be looked at."""
+    logits = torch.empty(3, 5, device="meta")
+    for target in (torch.empty(3, dtype=torch.int32, device="meta"), torch.tensor(1).to("meta")):
+        found = checked_target(logits, target)
+        assert (found.shape, found.dtype, found.device) == ((3,), torch.int64, logits.device)
+
+
 @both_protocols
 @every_method
 def test_no_nan_where_the_image_says_nothing(build_vit, name, protocol):
@@ -108,7 +115,7 @@ def test_no_nan_where_the_image_says_nothing(build_vit, name, protocol):
     assert found.isfinite().all() or may_be_nan
 
 
-# Modes, threads and what surrounds a call
+# Modes and what surrounds a call
 
 
 @every_method
@@ -125,18 +132,6 @@ def test_map_in_the_graph_is_of_the_model_in_its_own_mode(build_vit, images, nam
     model = build_vit(attn_drop_rate=0.5).train()
     maps = [explain(name, model, images, exact_gradient=True).detach() for _ in range(2)]
     assert not torch.equal(*maps)
-
-
-@pytest.mark.parametrize("name", ["gae", "lrp", "smoothgrad"])
-def test_threads_take_turns(build_vit, images, state_of, name):
-    model = build_vit()
-    wanted, before = explain(name, model, images), state_of(model)
-    handle = model.patch_embed.register_forward_hook(lambda *args: time.sleep(0.001))
-    with ThreadPoolExecutor(3) as pool:
-        for found in pool.map(lambda _: explain(name, model, images), range(3)):
-            same(found, wanted)
-    handle.remove()
-    assert state_of(model) == before
 
 
 @every_method

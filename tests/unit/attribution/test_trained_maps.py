@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import pytest
 import torch
 
-from relevit.attribution import METHODS, gae, relevance_and_logits
+from habitats.cutouts import CUTOUTS
+from relevit.attribution import METHODS, gae, patch_grid, relevance_and_logits, to_heatmap
 from relevit.choices.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
+from relevit.maps import Pooling, Seen
+from relevit.models import load_model, model_spec
 
 from ..attribution_cases import FACTORS, TARGET, close, read
 from ..conftest import KINDS
@@ -166,3 +170,41 @@ def test_map_of_the_last_blocks_is_that_of_the_whole_graph(build_vit, images, na
     assert len(used) >= 4
     for ours, theirs in used:
         close(ours, theirs)
+
+
+# Mixed precision, in which models are trained
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+@pytest.mark.parametrize("pooling", get_args(Pooling))
+@pytest.mark.parametrize("name", [name for name in METHODS if hasattr(METHODS[name], "of_seen")])
+def test_sums_of_maps_in_bfloat16_lose_nothing(name, pooling, size):
+    """A heatmap of the same numbers in float64: identity and gradients of any `size` add up."""
+    random = torch.Generator().manual_seed(0)
+    maps, slopes = (torch.randn(12, 3, 2, 18, 18, generator=random) for _ in range(2))
+    maps, slopes = (3 * maps).softmax(dim=-1).bfloat16(), (0.1 * size * slopes).bfloat16()
+    none = torch.zeros(3, 1)
+    half = Seen(list(maps), [], none, none[:, 0].long(), none.sum(), pooling, 2, list(slopes))
+    exact = replace(half, maps=list(maps.double()), gradients=list(slopes.double()))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = METHODS[name].of_seen(half)
+    assert found.dtype == torch.float32
+    found, wanted = (
+        to_heatmap(relevance.double(), (4, 4), (4, 4))
+        for relevance in (found, METHODS[name].of_seen(exact))
+    )
+    assert wanted.std() > 0.1
+    assert (found - wanted).abs().max() < 0.05  # a product has eight bits
+
+
+@pytest.mark.parametrize("model", ["tiny", "tiny-mae"])
+def test_a_training_in_bfloat16_looks_where_one_in_float32_does(model):
+    """Also of a mean-pooled model, whose relief is thousandths beside the identity's 1."""
+    spec, network = model_spec(model), load_model(model)
+    batch = CUTOUTS.draw("finetune", range(8), size=spec.image_size)
+    images, found = spec.normalise(batch.images), []
+    for mixed in (True, False):
+        with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
+            maps, _ = relevance_and_logits(network, images, batch.labels)
+            found.append(to_heatmap(maps, (112, 112), patch_grid(network, images)).detach())
+    assert (found[0] - found[1]).abs().max() < 0.1

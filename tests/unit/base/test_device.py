@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from relevit.base import device
 from relevit.base.device import (
+    at_once,
     autocast,
     choose_device,
     choose_precision,
@@ -73,12 +76,11 @@ def test_precision(monkeypatch, fast):
         ({}, 2.0, False),
     ],
 )
-def test_bfloat16_in_the_processor_is_timed_and_in_cuda_asked_of_it(monkeypatch, flags, gain, fast):
+def test_bfloat16_is_for_processors_and_is_timed(monkeypatch, flags, gain, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
     monkeypatch.setattr(device, "bfloat16_gain", lambda: gain)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: not fast)
     found = [fast_bfloat16(name) for name in ("cpu", "cuda:0", "mps")]
-    assert found == [fast, not fast, False]
+    assert found == [fast, False, False]
 
 
 def test_autocast():
@@ -89,9 +91,33 @@ def test_autocast():
     assert layer(torch.ones(1, 2)).dtype == torch.float32
 
 
-@pytest.mark.parametrize(("device", "inside"), [("cuda:1", "high"), ("cpu", "highest")])
-def test_tensor_float32_is_for_cuda_and_for_the_block_alone(device, inside):
-    assert torch.get_float32_matmul_precision() == "highest"
-    with tensor_float32(torch.device(device)):
-        assert torch.get_float32_matmul_precision() == inside
-    assert torch.get_float32_matmul_precision() == "highest"
+def switches():
+    return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize(
+    ("device", "on", "inside"),
+    [("cuda:1", True, ("high", True)), ("cuda", False, ("highest", False)), ("cpu", True, None)],
+)
+def test_tensor_float32_is_for_cuda_and_for_the_block_alone(device, on, inside):
+    before = switches()
+    with suppress(KeyError), tensor_float32(torch.device(device), on):
+        assert switches() == (inside or before)
+        raise KeyError
+    assert switches() == before
+
+
+@pytest.mark.parametrize(
+    ("generation", "gib", "precision", "images"),
+    [((9, 0), 80, "tf32", 80), ((8, 9), 12, "tf32", 20), ((8, 6), 47, "tf32", 40),
+     ((7, 5), 15, "float32", 20), ((10, 0), 180, "tf32", 80)],
+)  # fmt: skip
+def test_a_gpu_has_the_format_of_its_generation_and_batches_by_its_memory(
+    monkeypatch, generation, gib, precision, images
+):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: generation)
+    about = SimpleNamespace(total_memory=gib * 2**30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: about)
+    assert choose_precision("auto", "cuda") == precision
+    assert choose_precision("bfloat16", "cuda") == "bfloat16"
+    assert (at_once(20, "cuda"), at_once(20, "cpu"), at_once(20, "mps")) == (images, 20, 20)

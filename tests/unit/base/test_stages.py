@@ -6,15 +6,16 @@ import re
 
 import pytest
 
-from reproduction.config import BenchmarkParams, FinetuneParams, RobustnessParams, StartParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.stages import SUMMARY, results_of, stage_folder, write_summary
 
 PRESET = """
 common: {model: tiny, benchmark: {ways: 200}, seeds: [3]}
 02_finetune: {seed: 3, epochs: 4}
 """
-SHARED = {"model": "tiny", "benchmark": BenchmarkParams(ways=200)}
-OWN = FinetuneParams(seed=3, epochs=4, **SHARED)
+SHARED = {"model": "tiny", "benchmark": Benchmark(ways=200)}
+OWN = params_of(FINETUNED)(seed=3, epochs=4, **SHARED)
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def made(**changed):
 
 
 def read():
-    return results_of(StartParams(), "02_finetune")
+    return results_of(params_of("00_start")(), "02_finetune")
 
 
 def test_a_stage_that_was_run_with_the_presets_parameters_is_read():
@@ -57,7 +58,7 @@ def test_a_stage_without_results_says_what_to_run():
     [
         ({"epochs": 1}, r"epochs = 1, and .*quick\.yaml says 4; make it"),
         ({"epochs": "x" * 5000}, r"epochs = 'xxx.*… \(5002 characters\), and .* says 4"),
-        ({"benchmark": BenchmarkParams()}, r"benchmark\.ways = 1000, and .* says 200; make it"),
+        ({"benchmark": Benchmark()}, r"benchmark\.ways = 1000, and .* says 200; make it"),
         ({"lr": 0.1}, r"lr = 0\.1, and .* says None; make it"),
     ],
 )
@@ -69,13 +70,13 @@ def test_one_that_another_run_has_taken_is_refused(changed, text):
 
 
 def test_a_file_that_was_changed_since_is_refused_too(project):
-    cfg = RobustnessParams(seeds=[3], **SHARED)
+    cfg = params_of("03_robustness")(seeds=[3], **SHARED)
     folder = stage_folder(cfg)
     write_summary(folder, cfg)
-    assert results_of(StartParams(), "03_robustness") == folder
+    assert results_of(params_of("00_start")(), "03_robustness") == folder
     (project / "params" / "quick.yaml").write_text(PRESET.replace("[3]", "[3, 4]"))
     with pytest.raises(ValueError, match=r"seeds = \[3\], and .*quick\.yaml says \[3, 4\]"):
-        results_of(StartParams(), "03_robustness")
+        results_of(params_of("00_start")(), "03_robustness")
 
 
 def test_parameters_that_came_later_do_not_count():
@@ -103,5 +104,5 @@ def test_a_summary_that_was_edited_is_refused(text, reason):
 def test_a_preset_without_files_gets_no_results(project):
     text = r"^00_start: preset = 'nosuch' has no file .*params/nosuch\.yaml; use one of quick, or"
     with pytest.raises(ValueError, match=text):
-        stage_folder(StartParams(preset="nosuch"))
+        stage_folder(params_of("00_start")(preset="nosuch"))
     assert not (project / "outputs").exists()

@@ -15,7 +15,8 @@ from habitats.real.classes import IMAGENET_INDEX, split_classes
 from relevit.choices.words import READERS
 from relevit.data.image_set import picture_set
 from replicas.__main__ import write_all
-from reproduction.config import BenchmarkParams, StartParams
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 
 CLASSES = 2
 
@@ -32,9 +33,9 @@ def _fresh():
     module._opened.cache_clear()
 
 
-def params(data_root, **others) -> BenchmarkParams:
+def params(data_root, **others) -> Benchmark:
     values = {"data": "imagenet", "data_root": str(data_root), "finetuned_classes": CLASSES}
-    return BenchmarkParams(**values | others)
+    return Benchmark(**values | others)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +54,7 @@ def test_cutouts_are_described_by_what_is_drawn():
 
 
 def test_homes_of_habitats_hold_every_class_once():
-    bench = open_benchmark(StartParams())
+    bench = open_benchmark(params_of("00_start")())
     homes = bench.homes().set_index("home")
     lived_in = ", ".join(homes["classes"]).split(", ")
     assert sorted(lived_in) == sorted(bench.classes) and CUTOUTS.homes() is None
@@ -175,10 +176,8 @@ def test_images_without_an_object_are_left_out_and_counted():
 
 
 def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
-    monkeypatch.setattr(READERS, "_known", {})
     asked = []
 
-    @READERS.register
     def dots(set_name, data_root, view):
         asked.append((set_name, data_root))
         if set_name == "nothing":
@@ -189,7 +188,8 @@ def test_a_reader_gives_the_images_of_a_preset(tmp_path, monkeypatch):
             set_name, "abcd", [0, 1, 2, 3], "abcd", draw, replace(view, squash=True), masks=disc
         )
 
-    cfg = StartParams(benchmark={"data": "dots", "data_root": str(tmp_path)})
+    monkeypatch.setitem(READERS, "dots", dots)
+    cfg = params_of("00_start")(benchmark={"data": "dots", "data_root": str(tmp_path)})
     bench = open_benchmark(cfg)
     assert (bench.name, bench.classes, bench.split(0)) == ("dots", tuple("abcd"), ([0, 1], [2, 3]))
     splits = {seed: bench.split(seed) for seed in range(6)}

@@ -14,7 +14,8 @@ from habitats.drawings import OBJECTS, PRETRAINING, UNSEEN, class_split
 from habitats.homes import CHALLENGE, HOMES, RECIPES_AT_HOME, habitats
 from habitats.textures import FAMILIES, SEEN
 from relevit.data.batch import join
-from reproduction.config import BenchmarkParams, StartParams
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 
 WORLD = habitats()
 WORLDS = {
@@ -109,8 +110,8 @@ def test_camouflage_hides_the_animal_in_pictures_and_not_in_masks():
 
 
 def test_a_preset_opens_its_world():
-    params = BenchmarkParams(data="habitats", home_share=0.8, opacity=0.5, classes="objects")
-    bench = open_benchmark(StartParams(benchmark=params))
+    params = Benchmark(data="habitats", home_share=0.8, opacity=0.5, classes="objects")
+    bench = open_benchmark(params_of("00_start")(benchmark=params))
     assert bench.name == "habitats" and bench.classes == OBJECTS.classes
     assert bench.rules == "habitats objects home 0.8 opacity 0.5"
 

@@ -9,11 +9,12 @@ from habitats.cutouts import home_family
 from relevit.evaluate.predictions import Classifier
 from relevit.models.loading import load_model
 from relevit.models.registry import model_spec
-from reproduction.config import BenchmarkParams, StartParams
 from reproduction.measures import context
 from reproduction.measures.context import PARTS, backgrounds_challenge, relevance_shares
+from reproduction.params.cells import params_of
+from reproduction.params.common import Benchmark
 
-BENCH = open_benchmark(StartParams(benchmark=BenchmarkParams(data="habitats")))
+BENCH = open_benchmark(params_of("00_start")(benchmark=Benchmark(data="habitats")))
 SPEC = model_spec("tiny")
 
 

@@ -14,6 +14,8 @@ from relevit.evaluate.intervals import (
     mean_interval,
     ratio_values,
     shared_variance,
+    smallest_effect,
+    student,
 )
 
 T = {1: 12.706205, 2: 4.302653, 399: 1.965927}  # 97.5 % quantiles of Student's t
@@ -103,3 +105,14 @@ def test_a_ratio_has_the_interval_of_its_linear_part():
 def test_one_value_or_no_number_is_refused(values):
     with pytest.raises(ValueError, match="needed is one finite value an image, for two images"):
         mean_interval(torch.tensor(values))
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_the_smallest_effect_is_seen_so_often(seeds):
+    """Among many runs whose true effect it is, the interval lies above 0 in 80 of 100."""
+    effect = smallest_effect(float(student(seeds - 1)) / seeds**0.5, seeds - 1)
+    runs = np.random.default_rng(0).normal(effect, 1.0, size=(40_000, seeds))
+    errors = runs.std(axis=1, ddof=1) / seeds**0.5
+    seen = runs.mean(axis=1) > student(seeds - 1) * errors
+    assert seen.mean() == pytest.approx(0.8, abs=0.01)
+    assert smallest_effect(1.959964) == pytest.approx(1.959964 + 0.841621, abs=1e-3)

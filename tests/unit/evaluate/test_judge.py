@@ -190,7 +190,7 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         return maps
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(METHODS, "_known", dict(METHODS) | {"patchy": patchy})
+        patch.setitem(METHODS, "patchy", patchy)
         assert judge("patchy", "patchy", tasks)["empty"] == {"tiny-mae": 3}
 
 

@@ -8,8 +8,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from habitats.drawings import UNSEEN
 from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers, nearest, vote
-from reproduction.config import RobustnessAppendixParams
 from reproduction.measures import knn
+from reproduction.params.cells import params_of
 
 
 def blobs(count: int, seed: int, width: int = 5, classes: int = 4):
@@ -53,7 +53,7 @@ def test_most_votes_win_and_the_nearest_decides_ties(labels, answer):
 
 
 def test_open_data_draws_things_in_both_kinds():
-    known, asked = knn.open_data(RobustnessAppendixParams(known_images=24, asked_images=30), 32)
+    known, asked = knn.open_data(params_of("03a_robustness")(known_images=24, asked_images=30), 32)
     assert len(known) == 24 and list(asked) == ["val", "objectnet"]
     assert {len(images) for images in asked.values()} == {30}
     assert known.classes == UNSEEN.classes
@@ -63,7 +63,7 @@ def test_open_data_wants_a_folder_for_real_data():
     with pytest.raises(
         ValueError, match="03a_robustness: knn_data 'cifar100' without knn_root; give"
     ):
-        knn.open_data(RobustnessAppendixParams(knn_data="cifar100"), 32)
+        knn.open_data(params_of("03a_robustness")(knn_data="cifar100"), 32)
 
 
 def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():

@@ -1,9 +1,11 @@
 """What one finetuning adds to another: closed forms."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
+from relevit.evaluate.intervals import interval
 from reproduction.measures.paired import (
     AVERAGE,
     GROUPS,
@@ -34,6 +36,29 @@ def test_changes_are_of_points_by_group_and_mean_over_sets_and_seeds():
     assert (found["seeds"] == 2).all() and list(found.index) == list(GROUPS)
     assert (found["low_pts"] <= found["change_pts"]).all()
     assert (found["change_pts"] <= found["high_pts"]).all()
+
+
+def test_an_interval_follows_from_what_stands_beside_it():
+    """From the changes by seed, the error that images add, and how many of both there are."""
+    random = np.random.default_rng(0)
+    known = random.random(40) < 0.5
+    for spread in (0, 30):  # images decide, or seeds
+        ours, other = (
+            answers(
+                lambda s, n, i, up=up: random.random() < 0.1 or (known[i] ^ (i < up * s)), (0, 1, 2)
+            )
+            for up in (spread, 0)
+        )
+        for row in paired_change(ours, other, ("a", "r")).itertuples():
+            changes = np.array(row.by_seed_pts.split(), float)
+            ends = interval(
+                changes.mean(),
+                seeds=changes.var(ddof=1) / row.seeds,
+                freedom=row.seeds - 1,
+                images=row.image_error_pts**2,
+                images_freedom=row.images - 2,
+            )
+            assert ends.tolist() == pytest.approx([row.low_pts, row.high_pts], rel=1e-4)
 
 
 @pytest.mark.parametrize("part", ["fewer", "more", "other"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pandas as pd
@@ -12,7 +11,7 @@ from scipy.special import softmax
 from torch import nn
 
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import Classifier, make_classifier, predict
+from relevit.evaluate.predictions import predict
 from relevit.models.spec import ModelSpec
 
 # Leaves pixels as they are, so that a model can read a number off them.
@@ -59,65 +58,12 @@ def test_predictions_of_known_logits():
 
 
 def test_top1_agrees_with_the_prediction_when_logits_tie():
-    """In bfloat16 equal logits are common, and a model that says nothing is not always right."""
+    """A model that says nothing is not always right."""
     model, shown = Table([[0.0] * 4, [1.0, 2.0, 2.0, 0.0]]), [batch([3, 1]), batch([0, 2])]
     first, second = (predict(model, PLAIN, [each]) for each in shown)
     assert first["label_rank"][0] == (0 if first["prediction"][0] == 3 else 3), "ties count against"
     rows = pd.concat([first, second])
     assert ((rows["label_rank"] == 0) == (rows["prediction"] == rows["label"])).all()
-
-
-# Which number format
-
-
-class Rounded(Table):
-    """In bfloat16 the logits of row n are off by up to `errors[n]`."""
-
-    def __init__(self, rows, errors):
-        super().__init__(rows)
-        self.register_buffer("errors", torch.tensor(errors))
-
-    def forward(self, images):
-        numbers = images[:, 0, 0, 0].round().long()
-        logits = super().forward(images).float()
-        if images.dtype != torch.bfloat16:
-            return logits
-        return logits + self.errors[numbers, None].float() * torch.tensor([-1.0, 1.0, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("choice", "fast", "error", "expected"),
-    [
-        ("float32", True, 0.1, ("float32", 0.0)),
-        ("auto", False, 0.1, ("float32", 0.0)),
-        ("auto", True, 0.0, ("bfloat16", 0.0)),
-        ("auto", True, 0.25, ("bfloat16", 0.5)),  # one answer of four is in doubt
-        ("auto", True, 2.0, ("float32", 0.0)),  # three are
-        ("auto", True, math.nan, ("float32", 0.0)),
-        ("bfloat16", True, 2.0, ("bfloat16", 0.0)),  # a choice by name is taken as it is
-        ("bfloat16", False, 2.0, ("bfloat16", 0.0)),
-    ],
-)
-def test_the_fastest_format_with_the_answers_of_float32(monkeypatch, choice, fast, error, expected):
-    monkeypatch.setattr("relevit.base.device.fast_bfloat16", lambda device: fast)
-    model = Rounded(LOGITS, [error, 0.0, 0.0, 0.0])
-    found = make_classifier(model, PLAIN, choice, probe=[batch([0, 1, 2, 3])] * 7)
-    assert (found.precision, found.margin) == expected
-
-
-CLOSE = [[3.0, 2.9, 0.0, -1.0], [3.0, 1.0, 0.0, -1.0], [2.9, 3.0, 0.0, 1.5], [0.0, 0.0, 9.0, 0.0]]
-
-
-def test_margin_makes_the_answers_those_of_float32():
-    model, shown = Rounded(CLOSE, [0.2, 0.2, -0.2, 0.2]), [batch([0, 0, 1, 2])]
-    second_look = Classifier(model, PLAIN, "bfloat16")
-    second_look.answers.margin = 0.4
-    exact, rough = (predict(model, PLAIN, shown, kind) for kind in ("float32", "bfloat16"))
-    careful, answers = second_look.predict(shown), ["prediction", "label_rank"]
-    assert rough["prediction"].tolist() == [1, 0, 0, 2] != exact["prediction"].tolist()
-    pd.testing.assert_frame_equal(careful[answers], exact[answers])
-    # What is beyond doubt keeps its bfloat16 confidence.
-    assert careful["confidence_pct"][1] == rough["confidence_pct"][1] < exact["confidence_pct"][1]
 
 
 # Several right classes, or not all asked for

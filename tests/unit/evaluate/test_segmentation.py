@@ -84,6 +84,22 @@ def test_described_rows_are_scikit_learns(dtype):
 # What matters and what does not
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_f1_is_that_of_a_pass_for_each_threshold_to_the_bit(dtype):
+    _, masks = drawn(size=(30, 20))
+    maps = torch.rand(masks.shape, dtype=dtype, generator=torch.Generator().manual_seed(1))
+    maps[:, :, 0, :3] = torch.tensor([0.0, 1.0, 0.5], dtype=dtype)  # the range is [0, 1] as it is
+    maps[:, :, 1] = THRESHOLDS[::5].to(dtype)  # pixels on a threshold are not above it
+    masks[0], masks[1], maps[2] = False, True, 0.25
+    passes = []
+    for cut in THRESHOLDS:
+        found = (maps > cut) & (torch.arange(len(maps)) != 2)[:, None, None, None]
+        both, either = (found & masks).sum(dim=(1, 2, 3)), found.sum(dim=(1, 2, 3))
+        passes.append(2 * both.double() / (either + masks.sum(dim=(1, 2, 3))).clamp_min(1))
+    expected = 100 * torch.stack(passes, dim=1).mean(dim=1)
+    assert segmentation_rows(maps, masks)["f1_pct"].tolist() == expected.tolist()
+
+
 def test_large_images_count_more_in_the_totals():
     """Totals are over pixels, AP and F1 over images (E1)."""
     small, large = torch.zeros(1, 1, 2, 2), torch.zeros(1, 1, 6, 6)

@@ -17,9 +17,9 @@ from relevit.evaluate.predictions import Classifier
 from relevit.models.spec import ModelSpec
 from replicas.folders import write_folders
 from replicas.objectnet import write_objectnet
-from reproduction.config import BenchmarkParams
 from reproduction.measures import sets as measured
 from reproduction.measures.sets import answer_sets, clearest, disagreed, skipped_images
+from reproduction.params.common import Benchmark
 
 PLAIN = ModelSpec("stub", "none", 16, mean=(0.0,) * 3, std=(1.0,) * 3)
 
@@ -62,18 +62,19 @@ def test_interrupted_evaluation_goes_on_where_it_stopped(calls, tmp_path):
 
 
 def test_kept_answers_are_those_of_weights_format_and_rules(calls, tmp_path):
-    """How large a measured margin is changes no answer; other processes may measure another."""
-
-    def made(name, number_format, margin):
+    def made(name, number_format):
         classifier = Classifier(nn.Linear(1, 1), replace(PLAIN, name=name), number_format)
-        classifier.answers.margin = margin
         before = len(calls)
         answer_sets(classifier, None, tmp_path, CUTOUTS, 2)
         return len(calls) > before
 
-    asked = [("tiny", "bfloat16", 0.25), ("tiny", "bfloat16", 0.26), ("tiny", "bfloat16", 0.0),
-             ("tiny", "float32", 0.0), ("tiny-mae", "float32", 0.0)]  # fmt: skip
-    assert [made(*each) for each in asked] == [True, False, True, True, True]
+    asked = [
+        ("tiny", "bfloat16"),
+        ("tiny", "bfloat16"),
+        ("tiny", "float32"),
+        ("tiny-mae", "float32"),
+    ]
+    assert [made(*each) for each in asked] == [True, False, True, True]
 
 
 def test_answers_of_another_stage_are_taken_where_all_is_the_same(calls, tmp_path):
@@ -110,7 +111,7 @@ def root(tmp_path):
 
 
 def images_of(root, **options):
-    return open_photographs(BenchmarkParams(data="imagenet", data_root=str(root), **options))
+    return open_photographs(Benchmark(data="imagenet", data_root=str(root), **options))
 
 
 def evaluated(root, folder, **options):

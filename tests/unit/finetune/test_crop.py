@@ -15,7 +15,8 @@ from habitats.real.classes import SHORT_NAMES
 from relevit.data.batch import Batch
 from relevit.data.image_set import picture_set
 from relevit.finetune.loop import CROP_MARGIN, augment
-from reproduction.config import BenchmarkParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs import one_run as runs
 
 from ..micro_finetuning import SPEC, pictures
@@ -49,7 +50,7 @@ def photographs(monkeypatch):
         )
 
     monkeypatch.setattr(module, "_opened", opened)
-    return open_photographs(BenchmarkParams(data="imagenet", data_root="none"))
+    return open_photographs(Benchmark(data="imagenet", data_root="none"))
 
 
 def test_whole_photographs_are_squeezed_to_256_pixels(photographs):
@@ -130,7 +131,7 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     shown = photographs.draw("finetune", [0])
     monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
     monkeypatch.setattr(runs, "training_images", lambda cfg, bench: shown)
-    cfg = FinetuneParams(images_per_class=2, model="vit-b")
+    cfg = params_of(FINETUNED)(images_per_class=2, model="vit-b")
     for protocol in ("published", "described"):
         found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}), photographs)
         assert found.labels.tolist() == [5, 7, 5, 7] and found.images.shape[-1] == 256
@@ -138,7 +139,7 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     automatic = cfg.model_copy(update={"masks": "tokencut"})
     assert runs.images_to_crop(automatic, photographs) is shown
     monkeypatch.undo()
-    drawn = FinetuneParams(images_per_class=1, classes=2)
+    drawn = params_of(FINETUNED)(images_per_class=1, classes=2)
     found = runs.images_to_crop(drawn, CUTOUTS)
     assert torch.equal(found.images, runs.training_images(drawn, CUTOUTS).images)
 
@@ -168,7 +169,7 @@ def handed_on(monkeypatch, tmp_path):
 def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
     photographs, handed_on, protocol
 ):
-    cfg = FinetuneParams(images_per_class=2, model="vit-b", protocol=protocol)
+    cfg = params_of(FINETUNED)(images_per_class=2, model="vit-b", protocol=protocol)
     seen = handed_on(cfg, photographs)
     shown = seen["draw"]("validation", range(2), size=MODEL).masks
     soft = protocol == "published"
@@ -183,7 +184,7 @@ def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
 ):
     """Drawings for validation are the same ones for all runs, which keep their identity."""
     model, bench = ("tiny", CUTOUTS) if drawn else ("vit-b", photographs)
-    seen = handed_on(FinetuneParams(images_per_class=1, seed=seed, model=model), bench)
+    seen = handed_on(params_of(FINETUNED)(images_per_class=1, seed=seed, model=model), bench)
     own = 0 if drawn else seed
     assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
     assert ("validation_seed" in seen["inputs"]) == (own > 0)

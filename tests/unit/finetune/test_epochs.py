@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from relevit.finetune import epochs
 from relevit.finetune.epochs import (
     CHECKPOINT,
     EPOCHS,
@@ -91,6 +94,11 @@ def result(folder, kept=False):
     epochs = [epoch_file(folder, epoch) for epoch in range(LAST + 1)] if kept else []
     assert not kept or sorted((folder / EPOCHS).iterdir()) == epochs
     return {path.name: path.read_bytes() for path in (folder / WEIGHTS, folder / LOG, *epochs)}
+
+
+@pytest.fixture(autouse=True)
+def a_checkpoint_each_epoch(monkeypatch):
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -251,6 +259,19 @@ def test_run_stopped_at_any_disk_access_ends_with_the_same_bytes(
         assert torch.equal(again.weights(), run.weights()), f"stopped at call {number}"
         assert result(folder, kept) == files, f"stopped at call {number}"
     assert number > 4 * LAST
+
+
+@pytest.mark.parametrize(("stop", "trained"), [(2, [1, 2, 3, 4]), (3, [4]), (4, [4])])
+def test_checkpoints_are_a_minute_apart_and_a_run_goes_on_from_the_last(
+    undisturbed, tmp_path, monkeypatch, stop, trained
+):
+    clock = itertools.count(step=25)  # seconds from one look at it to the next: an epoch each
+    monkeypatch.setattr(epochs, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 60.0)
+    Run(tmp_path).stop(stop)
+    again = Run(tmp_path)
+    assert again.run() == undisturbed[0][1] and again.trained == trained
+    assert result(tmp_path) == undisturbed[0][2]
 
 
 # Finished before, another run, or files that are damaged or gone

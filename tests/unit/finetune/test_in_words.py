@@ -12,7 +12,8 @@ import torch
 from habitats.cutouts import TEST_SETS
 from relevit.evaluate.looking import Look
 from relevit.finetune.own_audit import Mean
-from reproduction.config import BenchmarkParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs import in_words
 from reproduction.runs.outcomes import of_study
 from reproduction.stages import stage_folder, write_summary
@@ -21,7 +22,7 @@ PRESET = """
 common: {model: tiny, benchmark: {ways: 200}, seeds: [3]}
 02_finetune: {seed: 3, epochs: 4}
 """
-OWN = FinetuneParams(seed=3, epochs=4, model="tiny", benchmark=BenchmarkParams(ways=200))
+OWN = params_of(FINETUNED)(seed=3, epochs=4, model="tiny", benchmark=Benchmark(ways=200))
 YOURS = {"relevance on the object, %": 62.34, "learning rate": 2.5e-5}
 
 
@@ -41,7 +42,7 @@ def test_the_presets_own_run_has_nothing_beside_it(project):
 
 
 def test_what_was_changed_and_what_came_of_it_stand_beside_the_presets(project):
-    trial = OWN.model_copy(update={"weight_background": 0.0, "benchmark": BenchmarkParams()})
+    trial = OWN.model_copy(update={"weight_background": 0.0, "benchmark": Benchmark()})
     assert rows(in_words.beside_preset(trial, YOURS)) == {
         "weight_background": ["None", "0"],
         "benchmark.ways": ["200", "1000"],
@@ -141,7 +142,7 @@ def test_rates_are_those_that_are_used_and_a_gain_is_no_loss():
     ],
 )
 def test_a_run_is_called_by_what_it_is(values, title):
-    assert in_words.kind_title(FinetuneParams(**values)) == title
+    assert in_words.kind_title(params_of(FINETUNED)(**values)) == title
 
 
 def scores(method, masks, top1, model="tiny"):

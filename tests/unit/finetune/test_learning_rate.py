@@ -12,7 +12,7 @@ from relevit.finetune.learning_rate import (
     highest_passing,
     judge,
 )
-from reproduction.config import BaselinesParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.search import arm_params, rate_factor
 
 
@@ -60,17 +60,19 @@ def history(*epochs, spread=0.01):
 LOG = history((90.0, 0.50, 9.0), (89.0, 0.52, 3.0), (88.5, 0.54, 2.0), (88.0, 0.56, 2.0))
 
 
-OWN_ANSWERS = FinetuneParams(class_term="confidence")
+OWN_ANSWERS = params_of(FINETUNED)(class_term="confidence")
 
 
 def test_rule_looks_at_the_class_term_of_the_run():
     """A model that leans less on its context is less sure, and right more often."""
     rows = [row | {"validation_label_loss": 1.0 - 0.1 * row["epoch"]} for row in LOG]
-    labels = judge(1e-6, rows, FinetuneParams(class_term="label"))
+    labels = judge(1e-6, rows, params_of(FINETUNED)(class_term="label"))
     assert (labels["class_loss_before"], labels["class_loss"]) == pytest.approx((1.0, 0.7))
     assert not labels["rising"] and judge(1e-6, rows, OWN_ANSWERS)["rising"]
-    baseline = FinetuneParams(class_term="label", method="rrr")
-    assert class_loss_column(baseline) == class_loss_column(FinetuneParams(class_term="label"))
+    baseline = params_of(FINETUNED)(class_term="label", method="rrr")
+    assert class_loss_column(baseline) == class_loss_column(
+        params_of(FINETUNED)(class_term="label")
+    )
 
 
 def test_judge_compares_the_kept_epoch_with_the_start():
@@ -104,12 +106,14 @@ def test_loss_rises_beyond_chance_and_what_is_allowed(before, rise, spread, risi
 
 # The search
 
-CFG = BaselinesParams(rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, validation_images=120)
+CFG = params_of("04a_cures")(
+    rates=[2.0e-5, 1.0e-5], epochs=2, images_per_class=3, validation_images=120
+)
 
 
 def test_runs_are_those_of_the_preset_but_shorter():
     """The weights are left to the paper's tables, whatever the preset's own are."""
-    base = FinetuneParams(class_term="confidence")
+    base = params_of(FINETUNED)(class_term="confidence")
     params = arm_params(CFG, base, "tiny", "rrr", "described")
     assert (params.model, params.method, params.protocol) == ("tiny", "rrr", "described")
     assert (params.epochs, params.images_per_class) == (2, 3)

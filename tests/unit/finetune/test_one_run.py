@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -12,7 +14,8 @@ from habitats.real.classes import split_classes
 from relevit.data.batch import Batch
 from relevit.masks import AutomaticMasks, save_masks
 from replicas.imagenet_s import write_imagenet_s
-from reproduction.config import BenchmarkParams, FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
 from reproduction.runs.one_run import (
     finetuned_classes,
     training_images,
@@ -24,8 +27,9 @@ from reproduction.runs.one_run import (
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A project in which the masks are there already."""
-    for folder in ("notebooks", "params", "outputs/quick/01_masks"):
+    for folder in ("params", "outputs/quick/01_masks"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notebooks").symlink_to(Path(__file__).parents[3] / "notebooks")
     (tmp_path / "params" / "quick.yaml").touch()
     (tmp_path / "outputs" / "quick" / "01_masks" / "summary.json").write_text('{"parameters": {}}')
     monkeypatch.chdir(tmp_path)
@@ -33,7 +37,7 @@ def project(tmp_path, monkeypatch):
 
 
 def test_fewer_classes_are_the_first_of_those_finetuned():
-    cfg = FinetuneParams(seed=4, classes=6, images_per_class=2)
+    cfg = params_of(FINETUNED)(seed=4, classes=6, images_per_class=2)
     assert finetuned_classes(cfg, CUTOUTS) == class_split(4)[0][:6]
     assert training_images(cfg, CUTOUTS).labels.tolist() == finetuned_classes(cfg, CUTOUTS) * 2
 
@@ -91,7 +95,7 @@ def test_a_third_is_one_image_in_three_of_each_class(classes):
         assert torch.equal(outlined, torch.arange(120) % 3 == 0), "as the study has them"
     assert with_masks(batch, "annotated") is batch
     with pytest.raises(ValueError, match=r"masks = 'a_third' .*baselines need masks of all images"):
-        FinetuneParams.checked({"method": "rrr", "masks": "a_third"}, "here")
+        params_of(FINETUNED).checked({"method": "rrr", "masks": "a_third"}, "here")
 
 
 def masks_of(batch, kept):
@@ -101,7 +105,7 @@ def masks_of(batch, kept):
 
 
 def test_automatic_masks_replace_the_exact_ones_and_unfit_ones_are_left_out(project):
-    cfg = FinetuneParams(images_per_class=1, classes=4, validation_maps=8)
+    cfg = params_of(FINETUNED)(images_per_class=1, classes=4, validation_maps=8)
     batch = training_images(cfg, CUTOUTS)
     shown = CUTOUTS.draw("validation", range(8))
     kept = [True, False, True, True]
@@ -129,9 +133,9 @@ def test_photographs_of_another_seed_have_the_masks_that_01_masks_made_for_seed_
     """Its validation images are the first ones of their classes, as all of seed 0 are (B2)."""
     chosen = [split_classes(2, seed)[0] for seed in (None, 1)]
     write_imagenet_s(project, per_class=2, classes=sorted({wnid for c in chosen for wnid in c}))
-    params = BenchmarkParams(data="imagenet", data_root=str(project), finetuned_classes=2)
+    params = Benchmark(data="imagenet", data_root=str(project), finetuned_classes=2)
     bench = open_photographs(params)
-    cfg = FinetuneParams(
+    cfg = params_of(FINETUNED)(
         model="vit-b-cut", images_per_class=2, classes=2, validation_maps=8, benchmark=params
     )
     folder, stored = project / "outputs" / "quick" / "01_masks", {}

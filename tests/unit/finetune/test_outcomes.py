@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
 
 from habitats.cutouts import SHIFTED_SETS
 from habitats.homes import habitats
-from reproduction.config import CuresParams, FinetuneNotebookParams, FinetuneParams, MapsParams
-from reproduction.config.preset import read_preset
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.preset import read_preset
 from reproduction.runs import outcomes, table
 from reproduction.runs.outcomes import ARM, along, compared, of_study, score, split, worst
 from reproduction.runs.runs import FailedError, Row
@@ -77,12 +79,27 @@ def test_arms_of_one_model_are_held_against_the_original_and_ours_against_them(m
     assert found.loc["other", "lead_pts"] == -15 and pd.isna(found.loc["ours", "lead_pts"])
 
 
+def test_losses_are_those_of_the_last_epoch_and_mean_over_seeds(monkeypatch, tmp_path):
+    rows = [("full", "0", 1.0), ("full", "1", 3.0), ("exact", "2", 0.5), (ORIGINAL, "none", 9.0)]
+    for _, run, loss in rows[:-1]:  # an original has no log
+        (tmp_path / run).mkdir()
+        epochs = ({f"train_loss_{name}": epoch * loss for name in ("background", "relevance")}
+                  for epoch in (2, 1))  # fmt: skip
+        (tmp_path / run / "log.jsonl").write_text("\n".join(map(json.dumps, epochs)))
+    monkeypatch.setattr(
+        outcomes, "read", lambda run: SimpleNamespace(path=tmp_path / run / "run.json")
+    )
+    found = outcomes.last_losses(pd.DataFrame(rows, columns=["arm", "run", "loss"]), ["arm"])
+    assert found["arm"].tolist() == ["full", "exact"]
+    assert found["background_loss"].tolist() == found["relevance_loss"].tolist() == [2.0, 0.5]
+
+
 def test_the_rate_that_is_used_is_the_highest_that_passes_or_the_lowest(monkeypatch):
     tried = {
         "rrr": pd.DataFrame({"lr": [1.0, 2.0, 3.0], "drop_pts": [0, 1, 9], "rising": False}),
         "gradmask": pd.DataFrame({"lr": [1.0, 2.0], "drop_pts": 9, "rising": True}),
     }
-    monkeypatch.setattr(outcomes, "read_stage", lambda *_: FinetuneNotebookParams())
+    monkeypatch.setattr(outcomes, "read_stage", lambda *_: params_of("02_finetune")())
     arms = [("tiny", method, "published") for method in tried]
     monkeypatch.setattr(outcomes, "searched_arms", lambda cfg: arms)
     monkeypatch.setattr(outcomes, "rates_of_arm", lambda cfg, model, method, protocol: method)
@@ -128,7 +145,7 @@ def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monke
     monkeypatch.setattr(outcomes, "answers", answers)
     rows = pd.DataFrame([
         {"arm": arm, "model": "tiny", "seed": seed, "factor": 2.0, "run": Row(
-            FinetuneParams(lr=1.0e-3, seed=seed), arm == ORIGINAL, images_per_set=40
+            params_of(FINETUNED)(lr=1.0e-3, seed=seed), arm == ORIGINAL, images_per_set=40
         )}
         for arm in (ORIGINAL, "full")
         for seed in (0, 1, 2)
@@ -169,10 +186,14 @@ def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatc
     named = {"model": "tiny", "seed": 0}
     rows = [
         named
-        | {"arm": "full", "classes": n, "run": Row(FinetuneParams(classes=n), images_per_set=40)}
+        | {
+            "arm": "full",
+            "classes": n,
+            "run": Row(params_of(FINETUNED)(classes=n), images_per_set=40),
+        }
         for n in (8, 4)
     ]
-    original = Row(FinetuneParams(), True, images_per_set=40)
+    original = Row(params_of(FINETUNED)(), True, images_per_set=40)
     rows.append(named | {"arm": ORIGINAL, "classes": 8, "run": original})
     sets, found = along(pd.DataFrame(rows), ["classes"])
     assert found[["classes", "change_pts", "val"]].to_numpy().tolist() == [[4, 20, 10], [8, 40, 20]]
@@ -180,7 +201,8 @@ def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatc
 
 
 @pytest.mark.parametrize(
-    ("question", "cls", "part"), [("cures", CuresParams, "arms"), ("maps", MapsParams, "maps")]
+    ("question", "cls", "part"),
+    [("cures", params_of("04_cures"), "arms"), ("maps", params_of("05a_ablations"), "maps")],
 )
 def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch, question, cls, part):
     monkeypatch.chdir(ROOT)
@@ -200,7 +222,7 @@ def test_the_original_and_the_twins_of_a_seed_are_told_apart(monkeypatch):
     """Of four images the original knows one, the run without two, and the run with three."""
     known = {(ORIGINAL, False): 1, (OURS, False): 2, (OURS, True): 3}
     rows = [
-        (world, seed, arm, on, Row(FinetuneParams(seed=seed), arm == ORIGINAL))
+        (world, seed, arm, on, Row(params_of(FINETUNED)(seed=seed), arm == ORIGINAL))
         for world in (OWN, "home 0.8")
         for seed in (1, 0)
         for arm, on in known

@@ -17,7 +17,7 @@ from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval, lenders
 from relevit.finetune import own_audit, own_data, own_images
-from relevit.finetune.own_audit import Audit, audit_folder, expected_gain, head_places, sentence
+from relevit.finetune.own_audit import Audit, audit_folder, head_places, sentence
 from relevit.masks import AutomaticMasks
 from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
@@ -55,12 +55,14 @@ def audited(what, data, names=NAMES, **choices):
 def test_who_sees_the_background_alone_leans_and_who_sees_the_object_does_not(data):
     background = audited("background", data).audit
     assert background.verdict == "leans" and background.gap_pts.value == 100
-    assert "points with the background: leans." in background.sentence
+    assert "move 0 to 9 (on drawings): leans. With the object painted" in background.sentence
+    assert "right on 100 % of images (94 to 100); a guess among 3 classes" in background.sentence
     assert background.background_share_pct.value == pytest.approx(100, abs=15)
     assert all(row.filled_pct == 100 for row in background.classes)
     of_object = audited("object", data).audit
     assert of_object.verdict == "does not lean" and of_object.gap_pts.value == 0
-    assert of_object.sentence.endswith("less than 10: does not lean.")
+    assert "(on drawings): does not lean by 10 or more. With" in of_object.sentence
+    assert of_object.lean_pts.value == pytest.approx(-4.8)
     assert of_object.background_share_pct.value < background.background_share_pct.value
     assert of_object.images == 60 and of_object.masks == "annotated"
     assert [row.condition for row in of_object.conditions] == list(CONDITIONS)
@@ -71,6 +73,17 @@ def test_the_images_that_say_it_best_are_right_at_home_alone(data):
     rows = found.rows.set_index(["image", "condition"])["right"]
     assert len(found.examples) == 12
     assert all(rows[place, "same"] and not rows[place, "other"] for place in found.examples)
+
+
+def test_boxes_decide_nothing(tmp_path):
+    """On drawings they made a gap of 10 points one of 30 (docs/audit.md)."""
+    box = np.zeros((SIDE, SIDE), np.uint8)
+    box[8:24, 8:24] = 255
+    for file in folder_of(tmp_path).rglob("masks/*/*.png"):
+        Image.fromarray(box).save(file)
+    audit = audited("background", tmp_path).audit
+    assert (audit.masks, audit.verdict, audit.lean_pts) == ("boxes", "undecided", None)
+    assert audit.gap_pts.value == 100 and own_audit.BOXES in audit.notes
 
 
 def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
@@ -142,7 +155,7 @@ def test_relevance_on_both_halves_is_all_of_it(data):
 
 def test_few_images_do_not_tell(tmp_path):
     found = audited("object", folder_of(tmp_path, 12)).audit
-    assert found.verdict == "too few to tell" and "12 images; about " in found.sentence
+    assert found.verdict == "undecided" and "12 images; about " in found.sentence
 
 
 def test_masks_of_tokencut_are_said_to_be_so(tmp_path, monkeypatch):
@@ -222,37 +235,21 @@ def test_classes_are_found_in_the_head():
 
 
 @pytest.mark.parametrize(
-    ("gap", "said"),
+    ("masks", "gap", "said"),
     [
-        ((300, 15, 12, 18), "Moves 12 to 18 points with the background: leans."),
-        ((300, 1, -2, 4), "Moves -2 to 4 points with the background, less than 10: does not lean."),
-        (
-            (50, 5, -7, 17),
-            "Moves -7 to 17 points with the background: too few to tell whether it is 10 or more, "
-            "of 50 images; about 300 would tell.",
-        ),
-        (
-            (140, 20, 9.8, 30),
-            "Moves 10 to 30 points with the background: too few to tell whether it is 10 or more, "
-            "of 140 images; about 200 would tell.",
-        ),
+        ("annotated", (300, 20, 17, 23), "Moves 17 to 23 points with the background; with outlines "
+         "models that do not lean move 0 to 9 (on drawings): leans."),
+        ("annotated", (300, 1, -2, 4), ": does not lean by 10 or more."),
+        ("annotated", (50, 2, -16, 20), ": undecided, of 50 images; about 200 would tell."),
+        ("annotated", (300, 10, 6, 14), ": undecided, of 300 images; about 800 would tell."),
+        ("boxes", (300, 60, 50, 70), "background: undecided; the masks are boxes, and what these "
+         "have of a background goes along with the object; give outlines, or --masks tokencut."),
+        ("tokencut", (300, 12, 7, 17), "; with TokenCut's masks models that do not lean move 4 to "
+         "16 (on drawings): undecided; more images would not tell, outlines may."),
     ],
-)
-def test_the_sentence_has_the_interval(gap, said):
-    assert sentence(Interval(*gap)).startswith(said)
-
-
-def test_the_law_is_that_of_the_docs_and_grows_with_the_gap():
-    kept = ROOT / "lib" / "relevit" / "assets" / "data" / "doses.csv"
-    docs = pd.read_csv(ROOT / "docs" / "results" / "notes" / "doses.csv")
-    assert pd.read_csv(kept).equals(docs)
-    none, some, all_ = (expected_gain(Interval(300, g, g - 5, g + 5)) for g in (0, 16, 72))
-    assert none.low < 0 < none.high and none.value < some.value < all_.value
-    assert some.value == docs.set_index("gap_pts")["with_pts"][16]
-    assert some.low < some.value < some.high
-    law = docs.groupby("gap_pts", as_index=False).mean()
-    whole = expected_gain(Interval(300, 9, *law["gap_pts"].iloc[[0, -1]]))
-    assert whole.low == law["with_low_pts"].iloc[0] and whole.high == law["with_high_pts"].iloc[-1]
+)  # fmt: skip
+def test_the_sentence_has_the_interval_and_what_is_the_masks(masks, gap, said):
+    assert sentence(Interval(*gap), masks).endswith(said)
 
 
 def test_the_schema_knows_each_field_and_the_page_of_docs_too(data):

@@ -62,8 +62,8 @@ def drawn(folder, shapes) -> tuple[Batch, Listing]:
     [
         (["box", "box"], True, "relevance", "the masks are boxes, with which"),
         (["box", "none", "box"], True, "relevance", "the masks are boxes, with which"),
-        (["box", "disc"], True, "swap", "best on photographs"),
-        (["box", "box"], False, "swap", "best on photographs"),
+        (["box", "disc"], True, "swap", "led on photographs"),
+        (["box", "box"], False, "swap", "led on photographs"),
         (["disc", "all"], True, "relevance", "1 of 2 training images have a mask and a background"),
     ],
 )

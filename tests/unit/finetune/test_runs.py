@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from habitats import kept
 from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
-from reproduction.config import BaselinesParams, FinetuneNotebookParams, FinetuneParams
-from reproduction.runs import runs, table
+from reproduction.params.cells import FINETUNED, Params, params_of
+from reproduction.runs import pictures, runs, table
 from reproduction.runs.runs import (
     FailedError,
     Row,
@@ -53,8 +54,9 @@ SUMMARY = """{"parameters": {"model": "tiny"}}"""
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A project whose original is there: the shipped weights."""
-    for folder in ("notebooks", "params", "outputs/quick/00_start"):
+    for folder in ("params", "outputs/quick/00_start"):
         (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
     (tmp_path / "params" / "quick.yaml").write_text(PRESET)
     stage = tmp_path / "outputs" / "quick" / "00_start"
     (stage / "summary.json").write_text(SUMMARY)
@@ -64,14 +66,14 @@ def project(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def own(project) -> FinetuneParams:
-    return FinetuneParams.from_preset(project / "params" / "quick.yaml")
+def own(project) -> Params:
+    return params_of(FINETUNED).from_preset(project / "params" / "quick.yaml")
 
 
 def test_a_run_is_named_after_what_makes_it(own):
     name = Row(own).name
     assert name.startswith("tiny.seed0-")
-    same = own.model_copy(update={"device": "cpu", "shown": 2})
+    same = own.model_copy(update={"device": "cpu"})
     assert Row(same, images_per_set=80).name == name
     for changed, word in (
         ({"lr": 1.0e-5}, "lr_1e-05"),
@@ -97,6 +99,25 @@ def test_own_model_starts_from_its_original_and_others_from_shipped_weights(proj
     assert origin_weights(own, "tiny-mae") == shipped_weights("tiny-mae", "habitats")
 
 
+@pytest.mark.parametrize("asked", [{"images_per_set": 52, "challenge": 40}, {"looked_at": 33}])
+def test_what_runs_draw_is_known_before(own, monkeypatch, tmp_path, asked):
+    """All that a run on drawings and its original ask for is drawn by then."""
+    monkeypatch.setenv(kept.FOLDER, str(tmp_path / "images"))
+    images = own.benchmark.model_copy(update={"data": "habitats"})
+    params = own.model_copy(update={"lr": 1.0e-6, "images_per_class": 17, "benchmark": images})
+    rows = [Row(params, **asked), Row(params, original=True, **asked)]
+    before = pictures.parts(rows)
+    for part in before:
+        pictures.draw(part)
+    files = sorted((tmp_path / "images").iterdir())
+    assert len(files) == len(before), "each is another"
+    for row in rows:
+        make(row)
+        assert read(row)["failed"] == ""
+    assert sorted((tmp_path / "images").iterdir()) == files
+    assert pictures.parts(rows) == []
+
+
 def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
     drops = {1.0e-6: 0.0, 2.0e-6: 1.0, 1.0e-5: 101.0, 2.0e-5: 101.0}
     table = lambda rows: runs.pd.DataFrame(  # noqa: E731
@@ -115,7 +136,7 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
 
 def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
     """Not for ours on the preset's own model, and of the papers' models for the compared one."""
-    search = BaselinesParams.from_preset(Path("params/quick.yaml"))
+    search = params_of("04a_cures").from_preset(Path("params/quick.yaml"))
     found = [("tiny", "rrr", "described"), ("tiny-mae", "relevance", "published")]
     assert runs.searched_arms(search) == found
     with_paper = search.model_copy(update={"compared_model": "vit-b"})
@@ -124,7 +145,7 @@ def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
 
 def test_a_notebook_with_a_rule_asks_for_the_same_run_as_the_preset(project, own):
     """Its own parameters share the run's section, and are no part of the run's name."""
-    notebook = FinetuneNotebookParams.from_preset(project / "params" / "quick.yaml")
+    notebook = params_of("02_finetune").from_preset(project / "params" / "quick.yaml")
     assert notebook.rates == [1.0e-6, 2.0e-6]
     assert notebook.run == own and Row(notebook.run).name == Row(own).name
 
@@ -146,7 +167,7 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    asked = table.of(BaselinesParams.from_preset(ROOT / "params" / "paper.yaml"))
+    asked = table.of(params_of("04a_cures").from_preset(ROOT / "params" / "paper.yaml"))
     swept = asked[(asked["part"] == "sweep") & (asked["arm"] != "original")]["run"]
     assert len(swept) == 42 + 168
     for row in swept:

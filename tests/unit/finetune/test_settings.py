@@ -15,7 +15,7 @@ from relevit.finetune.hyperparameters import (
     script_weights,
 )
 from relevit.finetune.settings import FinetuneSettings, resolved
-from reproduction.config import FinetuneParams
+from reproduction.params.cells import FINETUNED, params_of
 
 SETTINGS = FinetuneSettings(lr=1.0e-3)
 OURS = {"relevance": 0.8, "classification": 0.2, "background": 2.0, "foreground": 0.3}
@@ -76,7 +76,7 @@ BASELINE = {"relevance": 1.0, "classification": 3.0e-9, "background": 50.0}
     ],
 )
 def test_weights_are_the_papers_unless_given(params, weights):
-    assert resolved(FinetuneParams(**params), 1.0, "float32").weights == weights
+    assert resolved(params_of(FINETUNED)(**params), 1.0, "float32").weights == weights
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_weights_are_the_papers_unless_given(params, weights):
 )
 def test_temperature_is_the_published_one_of_the_model_unless_given(model, others, expected):
     """Only the published code has one, for its own method on DeiT (A8)."""
-    cfg = FinetuneParams(model=model, **others)
+    cfg = params_of(FINETUNED)(model=model, **others)
     assert resolved(cfg, 1.0, "float32").temperature == expected
 
 

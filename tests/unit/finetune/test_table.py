@@ -9,18 +9,9 @@ from typing import get_args
 import pytest
 
 from relevit.choices.words import MAP_LOSSES, Variant
-from reproduction.config import (
-    AblationsParams,
-    BenchmarkParams,
-    CuresParams,
-    FinetuneParams,
-    IavFiguresParams,
-    IavParams,
-    MapsParams,
-    RobustnessParams,
-    SegmentationParams,
-)
-from reproduction.config.preset import read_preset
+from reproduction.params.cells import FINETUNED, params_of
+from reproduction.params.common import Benchmark
+from reproduction.params.preset import read_preset
 from reproduction.runs import table
 from reproduction.runs.outcomes import over_twins
 from reproduction.runs.runs import Row, needs, once, original_images
@@ -58,12 +49,14 @@ def asked(cls, part, **others):
 
 def twins(**others):
     labels = {"labels": {"class_term": "label", "weight_classification": 0.5}}
-    return asked(RobustnessParams, "twins", **{"seeds": [1], "arms": labels} | others)
+    return asked(params_of("03_robustness"), "twins", **{"seeds": [1], "arms": labels} | others)
 
 
 def cures(**others):
     given = {"arms": ARMS, "arm_seeds": [0, 1], "followed": FOLLOWED}
-    return asked(CuresParams, "arms", **given | {"arm_settings": {"class_term": "label"}} | others)
+    return asked(
+        params_of("04_cures"), "arms", **given | {"arm_settings": {"class_term": "label"}} | others
+    )
 
 
 def places(rows, *keys):
@@ -81,7 +74,7 @@ def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone():
         assert (ours.lr, ours.seed) == (1.0e-4, 1)
     assert runs["labels", True].params.weight_classification == 0.5
     # The maps of the same two are tested.
-    tested = asked(SegmentationParams, OWN, seeds=[1])
+    tested = asked(params_of("07_segmentation"), OWN, seeds=[1])
     assert [run.name for run in tested["run"]] == [runs[OURS, on].name for on in (True, False)]
 
 
@@ -102,7 +95,7 @@ def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
         here = rows.query("world == 'home 0.5' and seed == @seed and arm == @OURS")["run"]
         assert {run.params.benchmark.home_share for run in here} == {0.5}
         assert [need.name for run in here for need in needs(run)] == [name] * 2
-    things = BenchmarkParams(home_share=0.5, classes="objects")
+    things = Benchmark(home_share=0.5, classes="objects")
     assert twins(benchmark=things)["run"].iloc[0].name not in {row.name for row in originals}
 
 
@@ -151,7 +144,7 @@ def test_an_original_of_another_length_is_one_for_all_seeds():
 
 def test_variants_differ_from_the_method_in_what_they_name():
     names = [*VARIANTS]
-    rows = asked(AblationsParams, "variants", variants=names, variant_seeds=[3])
+    rows = asked(params_of("05_ablations"), "variants", variants=names, variant_seeds=[3])
     runs = rows.set_index("arm")["run"]
     base = runs["full"].params
     for name, changed in VARIANTS.items():
@@ -170,20 +163,25 @@ def test_variants_differ_from_the_method_in_what_they_name():
 
 
 def test_a_run_that_two_parts_of_the_ablations_ask_for_is_one():
-    cfg = AblationsParams(model="tiny", variants=["full", "only_classification"])
+    cfg = params_of("05_ablations")(model="tiny", variants=["full", "only_classification"])
     rows = table.of(cfg)
-    own = Row(FinetuneParams.from_preset(Path("params/quick.yaml"))).name
+    own = Row(params_of(FINETUNED).from_preset(Path("params/quick.yaml"))).name
     same = [row.part for row in rows.itertuples() if row.run.name == own]
     assert same == ["variants", "counts", "rates"], "and it is the preset's own"
-    assert table.of(MapsParams(model="tiny"))["run"].map(lambda run: run.name).eq(own).any()
+    assert (
+        table.of(params_of("05a_ablations")(model="tiny"))["run"]
+        .map(lambda run: run.name)
+        .eq(own)
+        .any()
+    )
     assert len({run.name for run in rows["run"]}) == 2 + 2 + 1 + 1
 
 
 def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_blocks():
-    rows = table.of(AblationsParams(base_settings={"trained_blocks": 2, "lr": 1.0e-5}))
+    rows = table.of(params_of("05_ablations")(base_settings={"trained_blocks": 2, "lr": 1.0e-5}))
     set_to = {(run.params.trained_blocks, run.params.lr) for run in rows["run"]}
     assert set_to == {(2, 1.0e-5)} and not any(run.held_out for run in rows["run"])
-    cfg = MapsParams(maps=MAPS)
+    cfg = params_of("05a_ablations")(maps=MAPS)
     maps = table.of(cfg)
     assert {run.held_out for run in maps["run"]} == {cfg.looked_at}
     assert over_twins(maps) == {
@@ -195,9 +193,9 @@ def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_b
 
 
 def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs():
-    rows = table.of(IavFiguresParams(model="tiny", seeds=[1]))
+    rows = table.of(params_of("08a_iav")(model="tiny", seeds=[1]))
     parts = {part: [run.name for run in each["run"]] for part, each in rows.groupby("part")}
-    lesson = table.of(IavParams(model="tiny"))["run"]
+    lesson = table.of(params_of("08_iav")(model="tiny"))["run"]
     assert parts["compared"] == [run.name for run in lesson] and not any(map(needs, lesson))
     assert [run.params.seed for run in rows[rows["part"] == OWN]["run"]] == [1]
 
@@ -205,11 +203,23 @@ def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs(
 @pytest.mark.parametrize(
     ("cls", "others", "text"),
     [
-        (RobustnessParams, {"arms": {"odd": {"speed": 3}}}, "03_robustness: arm 'odd': speed = 3"),
-        (CuresParams, {"arms": ARMS | {"odd": {"speed": 3}}}, "04_cures: arm 'odd': speed = 3 is"),
-        (MapsParams, {"maps": {"odd": {"speed": 3}}}, "05a_ablations: arm 'odd': speed = 3 is"),
         (
-            RobustnessParams,
+            params_of("03_robustness"),
+            {"arms": {"odd": {"speed": 3}}},
+            "03_robustness: arm 'odd': speed = 3",
+        ),
+        (
+            params_of("04_cures"),
+            {"arms": ARMS | {"odd": {"speed": 3}}},
+            "04_cures: arm 'odd': speed = 3 is",
+        ),
+        (
+            params_of("05a_ablations"),
+            {"maps": {"odd": {"speed": 3}}},
+            "05a_ablations: arm 'odd': speed = 3 is",
+        ),
+        (
+            params_of("03_robustness"),
             {"arms": {"odd": {"weight_classification": 0.0}}},
             "arm 'odd' without the relevance terms: weight_foreground = .* nothing to train",
         ),
@@ -233,13 +243,13 @@ def test_wrong_parameters_of_an_arm_are_named(cls, others, text):
 )
 def test_wrong_arms_and_worlds_are_refused(values, text):
     with pytest.raises(ValueError, match=text):
-        RobustnessParams.checked(values, "03_robustness")
+        params_of("03_robustness").checked(values, "03_robustness")
 
 
 def test_images_without_homes_have_no_home_shares():
     text = r"home_shares \[0\.5\] with data 'imagenet', whose classes have no homes; give data"
     with pytest.raises(ValueError, match=text):
-        twins(benchmark=BenchmarkParams(data="imagenet", data_root="there"), home_shares=[0.5])
+        twins(benchmark=Benchmark(data="imagenet", data_root="there"), home_shares=[0.5])
 
 
 @pytest.mark.parametrize(("preset", "count"), [("quick", 28), ("study", 447)])

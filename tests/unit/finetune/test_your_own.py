@@ -50,8 +50,10 @@ SMALL = {
 RUN = """
 import json, sys
 from pathlib import Path
-from reproduction.config import OwnChoices
+from relevit.choices.own import OwnChoices
+from relevit.finetune import epochs
 from relevit.finetune.your_own import finetune_folder
+epochs.CHECKPOINT_S = 0.0
 finetune_folder(OwnChoices(**json.loads(sys.argv[1])), Path(sys.argv[2]), "cpu")
 """
 

@@ -14,9 +14,9 @@ from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
-from reproduction.config import IavParams
 from reproduction.heads import compared
 from reproduction.heads.compared import compared_runs, finetuned, pictures_to_explain
+from reproduction.params.cells import params_of
 from reproduction.runs import runs, table
 from reproduction.training import pretrained
 
@@ -43,7 +43,7 @@ def made(micro, tmp_path_factory):
 
 
 def iav_params(**values):
-    return IavParams(models=PAIR, **values)
+    return params_of("08_iav")(models=PAIR, **values)
 
 
 def same(model, tensors):
@@ -55,7 +55,9 @@ def same(model, tensors):
 
 def test_models_of_a_seed_learn_from_the_same_drawn_pictures(tmp_path):
     cfg = params(tmp_path, model_seeds=[0, 1], models=["mini-mae", "mini-deit"])
-    (one, checks), (same, _), (other, others) = map(pretrained.training_pictures, cfg.runs[:3])
+    (one, checks), (same, _), (other, others) = (
+        pretrained.training_pictures(row.params) for row in runs.classifiers(cfg)[:3]
+    )
     assert one is same and checks is others
     first, second = (pictures.read(range(8)).images for pictures in (one, other))
     assert not torch.equal(first, second), "another seed draws others"

@@ -9,7 +9,6 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from relevit.attention.recording import record_attention
 from relevit.iav import (
     attention_entropy,
     centred_scores,
@@ -19,6 +18,7 @@ from relevit.iav import (
     patch_average,
     uniform_score,
 )
+from relevit.maps import record_attention
 
 BATCH, LAYERS, HEADS, PATCHES = 5, 3, 4, 16
 

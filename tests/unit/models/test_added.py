@@ -46,8 +46,7 @@ class Mine(nn.Module):
 
 @pytest.fixture(autouse=True)
 def added(monkeypatch):
-    monkeypatch.setattr(MORE_MODELS, "_known", {})
-    MORE_MODELS.register(lambda depth=2: (Mine(depth), SPEC), "mine")
+    monkeypatch.setitem(MORE_MODELS, "mine", lambda depth=2: (Mine(depth), SPEC))
 
 
 def test_it_is_loaded_explained_and_read_back_by_its_name(tmp_path):

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("no_network")
 
 PAGE = (Path(relevit.__file__).parents[2] / "docs" / "library.md").read_text("utf-8")
 RUN = re.findall(r"^\| .+ \| `(\w+)` \| (all.*) \|$", PAGE, re.MULTILINE)
-NO_RULE = "no propagation rule|patches of pixels by one|differential attention"
+NO_RULE = "no propagation rule|patches of pixels by one"
 MAYBE_FLAT = ("raw_attention", "gradcam")  # differences D2, C19
 SWIN = "swin_tiny_patch4_window7_224"  # whose sentence the page has
 OTHERS = ("convnext_atto", "cait_xxs24_224", "volo_d1_224", "resnet18", "xcit_nano_12_p16_224")
@@ -49,6 +49,12 @@ def test_the_methods_of_a_family(name, methods):
             continue
         assert maps.isfinite().all() and (method in MAYBE_FLAT or maps.std() > 0.01), method
     assert methods == (f"all but {', '.join(no_rule)}" if no_rule else "all")
+
+
+def test_patches_that_leave_a_rest_are_refused_before_any_weights_are_fetched():
+    told = "patches of 14 x 14 pixels do not fill .* 384 x 384; give .*img_size.* of 378 x 378"
+    with pytest.raises(ValueError, match=told):
+        load_model("vit_so400m_patch14_siglip_gap_384")
 
 
 @pytest.mark.parametrize("name", [SWIN, *OTHERS])

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 import timm
 import torch
 
 from relevit.attribution.path import path_baseline
-from relevit.choices.words import SHIPPED
+from relevit.choices.words import SHIPPED, MiniName
 from relevit.models import MODELS, load_model, model_spec, open_model, shipped_weights, sources
 from relevit.models.checkpoints import read_tensors, save_weights
 from replicas import weights as micro
-from reproduction.config.iav import MINIS
 from reproduction.training.original import untrained
 
 from .conftest import SMALL, made, same
@@ -41,7 +41,7 @@ def test_shipped_models_by_name(name):
     is_black(model, model_spec(name))
 
 
-@pytest.mark.parametrize("name", MINIS)
+@pytest.mark.parametrize("name", get_args(MiniName))
 def test_a_mini_model_is_its_backbone_under_a_head_of_the_seed(name):
     path = shipped_weights(f"{name}-pretrained")
     tensors, _ = read_tensors(path)

@@ -8,7 +8,7 @@ import timm
 import torch
 from timm.models import get_pretrained_cfg
 
-from relevit.attention.token_rows import head_pooling
+from relevit.maps import head_pooling
 from relevit.models import MODELS, load_model, model_spec
 from relevit.models.registry import BEYOND, CUT, IAV, PAPER_MODELS, ROBUSTVIT
 from relevit.models.spec import View

@@ -6,9 +6,6 @@ import pytest
 import torch
 from timm.layers import DropPath
 
-from relevit.evaluate import predictions
-from relevit.evaluate.bfloat16 import Answers
-from relevit.evaluate.predictions import make_classifier
 from relevit.finetune.validation import validation_figures
 from relevit.models import trunk
 from relevit.models.trunk import Frozen, kept_tokens, open_trunk
@@ -80,15 +77,6 @@ def images(name="finetune"):
 def answered(network, kept, shown):
     with torch.no_grad(), kept_tokens(open_trunk(network, Frozen(kept, 1)), shown):
         return network(shown)
-
-
-def test_answers_are_in_float32_where_little_is_left_to_compute(network, tmp_path, monkeypatch):
-    monkeypatch.setattr(predictions, "choose_precision", lambda choice, device: "bfloat16")
-    monkeypatch.setattr(Answers, "measure", lambda answers, batches: 0.0)  # of them in doubt
-    for blocks, expected in ((1, "float32"), (2, "bfloat16")):  # of two
-        frozen = Frozen(tmp_path, blocks)
-        found = make_classifier(network, SPEC, "auto", probe=[], frozen=frozen)
-        assert found.precision == expected
 
 
 def test_other_weights_or_images_are_never_answered_from_a_file(network, tmp_path):

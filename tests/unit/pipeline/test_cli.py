@@ -16,7 +16,7 @@ from habitats.drawings import CLASSES
 from relevit.choices.own import OwnChoices
 from relevit.finetune.own_audit import Audit
 from relevit.models.registry import shipped_weights
-from reproduction.config import IavParams
+from reproduction.params.cells import params_of
 from reproduction.pipeline.cli import COMMANDS, _parser, main
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
@@ -83,7 +83,7 @@ def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_pat
     found = OwnChoices(data="~/a", shifted=["~/b"], own_weights="~/c", own_model="~/d")
     found = [found.data, *found.shifted, found.own_weights, found.own_model]
     assert found == [f"{tmp_path}/{name}" for name in "abcd"]
-    assert IavParams(weights_root="~/w").weights_root == f"{tmp_path}/w"
+    assert params_of("08_iav")(weights_root="~/w").weights_root == f"{tmp_path}/w"
     assert not any(here.iterdir())
 
 
@@ -142,7 +142,7 @@ def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):
     given += ["--data", str(images / "data"), "--most", "80", "--out", str(out)]
     assert main([*given, "--fail-over", "100"]) == 0
     said = capsys.readouterr().out
-    assert " s: 80 images in 7 ways each\n" in said and "with the background: leans.\n" in said
+    assert " s: 80 images in 7 ways each\n" in said and "(on drawings): leans. With" in said
     found = Audit.model_validate_json((out / "audit.json").read_text())
     assert found.images == 80 and found.masks == "annotated" and len(found.classes) == 20
     page = (out / "index.html").read_text()

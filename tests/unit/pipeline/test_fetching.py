@@ -10,8 +10,8 @@ from relevit.models import dinov2
 from relevit.text import minilm
 from relevit.text.clip import from_transformers
 from replicas.text import write_eraser_movies, write_newsgroups
-from reproduction.config.preset import read_preset
 from reproduction.language import pretrained
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.fetching import fetch
 
 PARAMS = Path(__file__).parents[3] / "params"

@@ -51,7 +51,7 @@ def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
 def test_the_finding_says_how_much_the_model_leaned():
     gaps = {
         "original": (60, 22.4, 81, "leans"),
-        "without": (40, 9, 66, "too few to tell"),
+        "without": (40, 9, 66, "undecided"),
         "with swaps": (3, -2.2, 8, "does not lean"),
     }
     audits = {

@@ -6,8 +6,8 @@ import nbformat
 import pytest
 
 from relevit.base.files import project_root
-from reproduction.config import NOTEBOOKS
 from reproduction.lessons import lab
+from reproduction.params.order import NOTEBOOKS
 
 WORKED_IN = "02_finetune"
 

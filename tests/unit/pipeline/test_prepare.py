@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.projects import SMALLEST
-from relevit.base.files import run_folder
-from reproduction.config import NOTEBOOKS, ReportParams
+from relevit.base.files import project_root, run_folder
+from reproduction.params.cells import Params, params_of
 from reproduction.pipeline import prepare
 from reproduction.stages import BY, PIPELINE, write_summary
 
@@ -15,18 +15,18 @@ FEW = ["00_start", "08_iav", "08a_iav", "99_report"]
 
 
 @pytest.fixture
-def cfg(tmp_path, monkeypatch) -> ReportParams:
+def cfg(tmp_path, monkeypatch) -> Params:
     """The report of a preset with few notebooks, in a project where nothing is made."""
-    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks").symlink_to(project_root() / "notebooks")
     (tmp_path / "params").mkdir()
     text = SMALLEST.read_text().replace("pipeline:\n", f"pipeline:\n  notebooks: {FEW}\n")
     (tmp_path / "params" / "few.yaml").write_text(text)
     monkeypatch.chdir(tmp_path)
-    return ReportParams.from_preset(Path("params", "few.yaml"))
+    return params_of("99_report").from_preset(Path("params", "few.yaml"))
 
 
 def make(name: str) -> None:
-    write_summary(run_folder("few", name), NOTEBOOKS[name].from_preset(Path("params", "few.yaml")))
+    write_summary(run_folder("few", name), params_of(name).from_preset(Path("params", "few.yaml")))
 
 
 def test_only_notebooks_of_the_preset_are_made_and_appendices_with_their_lesson(cfg):

@@ -4,11 +4,13 @@ import re
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pandas as pd
 import pytest
 from nbformat.v4 import new_notebook
 
-from reproduction.config.preset import read_preset
+from relevit.evaluate.intervals import interval
+from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.pipeline.results import times
@@ -44,7 +46,8 @@ def rows_of(path: Path) -> list[list[str]]:
 
 
 COLUMNS = {path.stem: set(pd.read_csv(path, nrows=0)) for path in FILES}
-ENDS = re.compile(r"(^|_)(low|high)(_|$)")  # of an interval: explained once, for all
+# Of an interval, and what it follows from: explained once, for all.
+ENDS = re.compile(r"(^|_)(low|high|by_seed|image_error)(_|$)")
 
 
 def explained() -> list[tuple[str, set[str]]]:
@@ -65,3 +68,27 @@ def test_each_column_is_explained(name):
 def test_no_column_is_explained_that_no_file_has():
     nowhere = [c for c, files in explained() if not any(c in COLUMNS[name] for name in files)]
     assert nowhere == []
+
+
+BY_SEED = [(name, column) for name in COLUMNS for column in COLUMNS[name] if "by_seed_" in column]
+
+
+@pytest.mark.parametrize(("name", "column"), sorted(BY_SEED))
+def test_anybody_can_make_an_interval_again(name, column):
+    """From the changes by seed and the error that images add, to a hundredth of a point."""
+    start = column.removesuffix("by_seed_pts")
+    rows = pd.read_csv(ROOT / "docs" / "results" / f"{name}.csv", dtype={column: str})
+    rows = rows.dropna(subset=[column])
+    assert len(rows)
+    for row in rows.to_dict("records"):
+        changes = np.array(row[column].split(), float)
+        seeds = len(changes)
+        ends = interval(
+            changes.mean(),
+            seeds=changes.var(ddof=1) / seeds if seeds > 1 else 0.0,
+            freedom=seeds - 1 if seeds > 1 else np.inf,
+            images=row[f"{start}image_error_pts"] ** 2,
+            images_freedom=row.get("images", np.inf),
+        )
+        told = [row[f"{start}{end}_pts"] for end in ("low", "high")]
+        assert ends.tolist() == pytest.approx(told, rel=1e-3, abs=0.01)

@@ -9,8 +9,8 @@ import pytest
 from matplotlib.colors import to_hex, to_rgb
 
 from relevit.finetune.learning_rate import class_loss_column
-from reproduction.config import FinetuneParams
 from reproduction.measures.paired import GROUPS, ORIGINAL
+from reproduction.params.cells import FINETUNED, params_of
 from reproduction.plots import curves, intervals, lines
 from reproduction.plots.style import CONTROL, FAINT, GAIN, LOSS, METHODS, OURS, alternative_text
 from reproduction.plots.tables import change_heatmap, entropy_maps
@@ -257,7 +257,7 @@ def test_no_change_is_drawn_as_none():
 
 def test_rates_are_judged_at_the_kept_epoch():
     """A full dot passes, a cross does not; the dotted lines are the rule's limits."""
-    column = class_loss_column(FinetuneParams())
+    column = class_loss_column(params_of(FINETUNED)())
 
     def history(top1, loss):
         keys = ("epoch", "validation_top1_pct", column, "validation_loss_total")
@@ -269,7 +269,7 @@ def test_rates_are_judged_at_the_kept_epoch():
         return [first, {"epoch": 1}, last]
 
     histories = {1e-6: history((90, 89), (1.0, 1.008)), 1e-3: history((90, 60), (1.0, 3.0))}
-    left, right = curves.rate_curves(histories, 3.0, FinetuneParams()).axes
+    left, right = curves.rate_curves(histories, 3.0, params_of(FINETUNED)()).axes
     assert [line.get_xdata().tolist() for line in right.lines[:3:2]] == [[0, 2], [0, 2]]
     marks = {line.get_marker(): line.get_ydata()[0] for line in right.lines}
     assert marks["o"] == 1.008 and marks["X"] == 3.0

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from relevit.attention.recording import record_attention
 from relevit.attribution.beyond_intuition import weigh_tokens
-from relevit.attribution.seen import observe
+from relevit.maps import observe, record_attention
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 from relevit.text.encoder import from_bert, from_clip_text  # noqa: E402

@@ -6,8 +6,8 @@ from safetensors.torch import load_file, save_file
 
 from relevit.text.documents import Document
 from relevit.text.tokens import word_tokenizer, words_of
-from reproduction.config import TextParams
 from reproduction.language import pretrained
+from reproduction.params.cells import Params, params_of
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'text'")
 
@@ -25,10 +25,10 @@ def folder(tmp_path):
     return made
 
 
-def from_folder(folder, **others) -> TextParams:
+def from_folder(folder, **others) -> Params:
     values = dict.fromkeys(("limit", "train_limit", "held_out_limit"), 32) | others
     values |= {"text_model": "bert-base", "weights_root": str(folder.parent)}
-    return TextParams(corpora=["movie_reviews"], **values)
+    return params_of("09_text")(corpora=["movie_reviews"], **values)
 
 
 def test_a_folder_is_read_and_a_pooler_that_it_lacks_is_drawn_from_the_seed(folder):

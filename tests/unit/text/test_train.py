@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from habitats.corpora.generated import generated_corpus, generated_tokenizer
+from relevit.finetune import epochs
 from relevit.text.documents import Corpus, Document
 from relevit.text.encoder import build_tiny, text_logits
 from relevit.text.tokens import padded
-from reproduction.config import TextParams
 from reproduction.language import train as training
 from reproduction.language.train import by_length
+from reproduction.params.cells import params_of
 from reproduction.training.classifier import TrainSettings
 
 from .builders import tokens as text
@@ -68,7 +69,7 @@ def tokenizer():
 def trained(folder, tokenizer, corpus=None, on_step=None, **others):
     """The model, its log, and how many steps were made."""
     few = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
-    cfg = TextParams(**few | dict(epochs=1, batch_size=16) | others)
+    cfg = params_of("09_text")(**few | dict(epochs=1, batch_size=16) | others)
     corpus, steps = corpus or generated_corpus(cfg.training_texts, 10, 0), []
 
     def step(*made):
@@ -81,8 +82,10 @@ def trained(folder, tokenizer, corpus=None, on_step=None, **others):
     return model.state_dict(), log, len(steps)
 
 
-def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer):
-    def stop(step, steps, loss):
+def test_a_run_that_was_stopped_ends_with_the_same_bytes(tmp_path, tokenizer, monkeypatch):
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
+
+    def stop(step, steps):
         if (tmp_path / "stopped" / "generated" / "checkpoint.pt").exists() and step == 2:
             raise KeyboardInterrupt
 

@@ -9,7 +9,9 @@ import pytest
 import timm
 import torch
 
+from relevit.finetune import epochs
 from relevit.models.spec import ModelSpec
+from reproduction.params.cells import params_of
 from reproduction.training.classifier import TrainSettings, top1_pct, train_classifier
 
 from ..in_memory import in_memory
@@ -79,7 +81,9 @@ def test_too_few_images_are_an_error_before_any_work(tmp_path, fresh, asked):
 # Resume
 
 
-def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path):
+def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path, monkeypatch):
+    monkeypatch.setattr(epochs, "CHECKPOINT_S", 0.0)
+
     def stop(row):
         if row["epoch"] == 1:
             raise KeyboardInterrupt
@@ -150,3 +154,13 @@ def test_a_head_alone_can_be_trained(tmp_path):
     after = model.state_dict()
     changed = {name for name, value in before.items() if not torch.equal(value, after[name])}
     assert changed == {"head.weight", "head.bias"}
+
+
+def test_settings_take_what_the_parameters_name_alike():
+    cpu, cfg = torch.device("cpu"), params_of("00_start")(epochs=3, seed=4)
+    found = TrainSettings.from_params(cfg.model_copy(update={"precision": "bfloat16"}), cpu)
+    shared = ("lr", "head_lr", "epochs", "batch_size", "weight_decay", "seed")
+    assert [getattr(found, name) for name in shared] == [getattr(cfg, name) for name in shared]
+    assert (found.precision, found.warmup, found.fresh) == ("bfloat16", 0.1, False)
+    others = TrainSettings.from_params(cfg, cpu, seed=9, fresh=True)
+    assert (others.seed, others.fresh) == (9, True)

@@ -25,7 +25,7 @@ def write_audit(found: Audited, out: Path) -> Path:
     need_free(out)
     out.mkdir(parents=True, exist_ok=True)
     audit, names = found.audit, found.names
-    gain, masks = audit.expected_gain_pts, audit.masks.replace(TOKENCUT, "TokenCut's")
+    masks = audit.masks.replace(TOKENCUT, "TokenCut's")
     rows = found.rows.assign(
         label=[names[label] for label in found.rows["label"]],
         answer=[names[answer] for answer in found.rows["answer"]],
@@ -37,11 +37,7 @@ def write_audit(found: Audited, out: Path) -> Path:
         title=f"{audit.model}: does it lean on context?",
         finding=audit.sentence,
         parts=audit_parts({audit.model: found}),
-        texts=[
-            f"A cure is expected to gain {gain.value:+z.0f} points on shifted images "
-            f"({gain.low:+z.0f} to {gain.high:+z.0f}). Source: {audit.law}.",
-            f"{audit.images} images of {audit.data}; masks: {masks}.",
-        ],
+        texts=[f"{audit.images} images of {audit.data}; masks: {masks}."],
         notes=audit.notes,
         files=[FACTS, ROWS],
     )

@@ -103,9 +103,10 @@ def audit_parts(audits: Mapping[str, Audited]) -> list[Part]:
     texts = [
         "The background gap is the share of right answers on backgrounds of the same class (third "
         "row) less that on another's (fourth), image by image, in points. Both have the same seams "
-        "and fills. The second row is the control: what pasting alone costs. Who is right in the "
-        "last row is right for the wrong reason. Right answers are in percent; all intervals are "
-        "95 %, over images."
+        "and fills. Models that do not lean have one, too, and the verdict asks for more. The "
+        "second row is the control: what pasting alone costs. Who is right in the last row is "
+        "right for the wrong reason. Right answers are in percent; all intervals are 95 %, over "
+        "images."
     ]
     if first.background_share_pct and not several:
         texts.append(

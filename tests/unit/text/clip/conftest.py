@@ -7,10 +7,10 @@ import pytest
 pytest.importorskip("transformers", reason="needs the extra 'text'")
 from habitats.captions import captioned
 from relevit.text.clip.from_transformers import from_clip
-from reproduction.config import TextParams
 from reproduction.language import group_pairs
 from reproduction.language.encoders import join_encoder
 from reproduction.language.towers import begin_towers, draw_examples
+from reproduction.params.cells import params_of
 
 from .replica import TEXTS, hf_clip
 
@@ -46,7 +46,7 @@ def single_side(single):
 @pytest.fixture(scope="session")
 def cfg():
     few = {"captioned_images": 80, "captioned_pairs": 24, "joining_epochs": 1}
-    return TextParams.checked(few | {"pairs": 2, "head_seeds": [0, 1]}, "test")
+    return params_of("09_text").checked(few | {"pairs": 2, "head_seeds": [0, 1]}, "test")
 
 
 @pytest.fixture(scope="session")

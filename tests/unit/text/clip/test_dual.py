@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from relevit.attribution import METHODS
-from relevit.attribution.seen import observe
+from relevit.maps import observe
 from relevit.text.clip.dual import CLIP_METHODS, SimilarityHead, with_head
 from relevit.text.clip.from_transformers import from_clip
 from relevit.text.token_maps import attribute

@@ -6,15 +6,17 @@ import pytest
 
 from relevit.text.documents import Corpus, Document
 from replicas.text import GROUPS, write_eraser_movies, write_newsgroups
-from reproduction.config import TextParams
 from reproduction.language import reading
+from reproduction.params.cells import Params, params_of
 
 SMALL = dict(training_texts=32, validation_texts=10, held_out_texts=10, explained_texts=4)
 
 
-def on_disk(tmp_path, *corpora, **others) -> TextParams:
+def on_disk(tmp_path, *corpora, **others) -> Params:
     models = dict(text_model="bert-base", dual_model="clip-b32", source="random")
-    return TextParams(**SMALL | models | others, corpora=[*corpora], corpus_root=str(tmp_path))
+    return params_of("09_text")(
+        **SMALL | models | others, corpora=[*corpora], corpus_root=str(tmp_path)
+    )
 
 
 @pytest.mark.parametrize(("short", "longest"), [(False, math.inf), (True, 4.5 * 8)])
@@ -28,7 +30,7 @@ def test_whole_reviews_are_held_out_and_all_or_short_ones_are_trained_on(
 
     monkeypatch.setattr(reading, "movie_reviews", made)
     reviews = {"corpora": ["movie_reviews"], "reviews": "imdb", "short_texts": short}
-    cfg = TextParams(text_model="minilm-l6", train_limit=8, **reviews | SMALL)
+    cfg = params_of("09_text")(text_model="minilm-l6", train_limit=8, **reviews | SMALL)
     corpus = reading.read_corpora(cfg)["movie_reviews"]
     assert corpus.train == (Document(f"None {longest}", 0),) * 32
     assert corpus.validation == corpus.test == (Document("imdb inf", 0),) * 10

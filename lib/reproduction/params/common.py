@@ -1,0 +1,97 @@
+"""What the stages of a preset share: its model, its images and the seeds of its own runs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from relevit.choices.checked import Checked
+from relevit.choices.numbers import MOST, Count, PathText, Rate, Seed, Share, Some
+from relevit.choices.words import (
+    IMAGENET,
+    AnyModelName,
+    Corrupted,
+    DataName,
+    PaperModelName,
+    Preprocessing,
+    Protocol,
+)
+
+
+class Benchmark(Checked):
+    """The images of all stages of a preset (`habitats.benchmark`)."""
+
+    data: DataName = Field("habitats", description="drawn here, or sets from disk")
+    home_share: Share = Field(
+        0.95, description="of habitats: how often a class is at home in training"
+    )
+    opacity: Rate = Field(0.2, description="of habitats: the lowest of animals in training")
+    classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
+    original_images: Count[40, MOST, 40] | None = Field(
+        None,
+        description="that the original of a world of its own learns from; None: as in 00_start",
+    )
+    data_root: PathText = Field("", validate_default=True, description="folder with the real sets")
+    preprocessing: Preprocessing = Field(
+        "published", description="of real pictures: the papers' code (B5), or a model's own"
+    )
+    view_of: PaperModelName | None = Field(
+        None,
+        validate_default=True,
+        description="with timm: model whose resizing and cropping all models of the preset share",
+    )
+    ways: Literal[200, 1000] = Field(1000, description="classes that answer -A and -R (B6)")
+    objectnet: Protocol = Field(
+        "published", description="first label and whole picture, or any label without border (B7)"
+    )
+    corrupted: Corrupted = Field(
+        "error", description="what a picture that cannot be read does to an evaluation"
+    )
+    segmentation_set: Literal["imagenet_s", "gtsegs"] = Field(
+        "gtsegs",
+        description="pictures with masks that maps are tested on: the papers' own, or "
+        "ImageNet-S validation",
+    )
+    finetuned_classes: Count[2, 913] = Field(500, description="classes of ImageNet-S in A")
+
+    @property
+    def learned(self) -> str:
+        """The name in SHIPPED under which models come with the package that learned from these.
+
+        Raises: ValueError for worlds of Habitats that none of them has seen.
+        """
+        fields = type(self).model_fields
+        own = {key: fields[key].default for key in ("home_share", "opacity", "classes")}
+        if self.data == "habitats" and own != {key: getattr(self, key) for key in own}:
+            seen = ", ".join(f"{key} {value}" for key, value in own.items())
+            raise ValueError(
+                f"the shipped models have learned from Habitats with {seen}; give these, or let "
+                "00_start train the preset's model (source: train) and name no other"
+            )
+        return self.data
+
+    @field_validator("data_root")
+    @classmethod
+    def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
+        if info.data.get("data") == IMAGENET and not data_root:
+            raise ValueError(
+                f"data {IMAGENET!r} without data_root; give the folder that holds the sets, see "
+                "docs/paper_preset.md, or data: habitats, which needs none"
+            )
+        return data_root
+
+    @field_validator("view_of")
+    @classmethod
+    def _is_known(cls, model: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("preprocessing") == "timm" and model is None:
+            raise ValueError("preprocessing timm without it; give the preset's own model")
+        return model
+
+
+class Common(Checked):
+    """The section `common` of `params/<preset>.yaml`, which says this once for all stages."""
+
+    model: AnyModelName = Field("dinov2-s8", description="model of the preset")
+    benchmark: Benchmark = Field(Benchmark(), description="images of all stages")
+    seeds: Some[Seed] = Field([0, 1], description="the preset's own finetuning runs")
