@@ -460,6 +460,26 @@ def _judge_cures() -> Table:
     return rows, named | columns
 
 
+def _judge_groups() -> Table:
+    """In which group of equals each method is, by zero and model; the best of its worst first.
+
+    In brackets where it is not truer, beyond chance, than a random map, and than on shuffled
+    weights.
+    """
+    rows = read("judge")
+    rows = rows[rows["group"] != ""]
+    apart = (rows[["over_random_low_pts", "over_shuffled_low_pts"]].astype(float) > 0).all(axis=1)
+    shown = rows.assign(group=rows["group"].where(apart, "(" + rows["group"] + ")"))
+    wide = shown.pivot(index="method", columns=["zero", "model"], values="group")
+    plain = rows.assign(group=rows["group"].astype(int)).groupby("method")["group"]
+    order = plain.agg(["max", "sum"]).sort_values(["max", "sum"], kind="stable").index
+    return pd.DataFrame({"method": order}), {"method": "`method`"} | {
+        f"{head}: `{model}`": lambda row, key=(zero, model): wide.loc[row["method"], key]
+        for zero, head in {"own": "own zero", "least": "least value"}.items()
+        for model in ("dinov2-s8", "tiny", "tiny-mae")
+    }
+
+
 def _judge(model: str) -> Table:
     """A row a method that `relevit judge` has judged, by groups of equals from its own zero."""
     rows = read("judge")
@@ -487,27 +507,42 @@ def _judge_models() -> Table:
     return read("judge_models"), {
         "model": "`model`",
         "animal": "animal:0.0~",
-        "first thing": "thing_1:+0.0~",
-        "second thing": "thing_2:+0.0~",
+        "first thing": "thing_1:+0.00~",
+        "second thing": "thing_2:+0.00~",
         "texture": "texture:0.0~",
         "gap of two parts (%)": "gap:0",
         "(shapley), truth (%)": "shapley:0~",
-        "best method (%)": "best:0~",
-        "worths add up": "adds_up",
+        "best method": "`best_method`",
+        "its truth (%)": "best:0~",
+        "worths add up, from the own zero": "adds_up_own",
+        "from the least value": "adds_up_least",
     }
+
+
+def _zero(row: pd.Series) -> str:
+    return {"own": "a map's own zero", "least": "its least value"}[row["zero"]]
 
 
 def _judge_agreement() -> Table:
     """Whether the judge's models agree on the order of methods."""
     return read("judge_agreement"), {
-        "mass is counted from": lambda row: {"own": "a map's own zero", "least": "its least value"}[
-            row["zero"]
-        ],
+        "mass is counted from": _zero,
         "models": "models",
         "methods": "methods",
         "Kendall's W": "w:0.00",
-        "p": "p:0.000",
+        "p": "p:0.0000",
         "lowest rank correlation of two models": "lowest:+0.00",
+    }
+
+
+def _judge_draws() -> Table:
+    """Whether the judge's draws of scenes agree."""
+    return read("judge_draws"), {
+        "model": "`model`",
+        "mass is counted from": _zero,
+        "rank correlation of two draws (lowest)": "lowest:0.00",
+        "standard deviation over draws (points)": "spread:0.0",
+        "first": lambda row: ", ".join(f"`{name}`" for name in row["first"].split()),
     }
 
 
@@ -557,11 +592,13 @@ TABLES: dict[str, Callable[[], Table]] = {
     "stages": _stages,
     "study": _study,
     "audit_known": _audit_known,
+    "judge_groups": _judge_groups,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
     "judge_tiny": lambda: _judge("tiny"),
     "judge_mae": lambda: _judge("tiny-mae"),
     "judge_models": _judge_models,
     "judge_agreement": _judge_agreement,
+    "judge_draws": _judge_draws,
     "judge_cures": _judge_cures,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"

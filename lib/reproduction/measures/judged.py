@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from relevit.evaluate.intervals import PERCENT, mean_interval
 from reproduction.measures.causal import ZEROS, Zero
 from reproduction.measures.judge import (
     MARKS,
+    SETS,
     Method,
     Task,
     maps_of,
@@ -43,6 +44,7 @@ HOW = f"""Add a row: write a function (model, images, target) -> maps, and then
 and make a pull request of both. docs/judge.md says what the columns mean.
 """
 PERMUTATIONS = 10_000
+DRAWS = 3  # of twenty scenes of each set, so that each can be asked alone
 FROM = {"own": "a map's own zero", "least": "its least value"}
 
 
@@ -165,6 +167,10 @@ def _shown(name: str) -> str:
     return f"({name})" if name in MARKS else name
 
 
+def _methods(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not name.startswith("(")]
+
+
 def groups(scenes: pd.DataFrame) -> pd.Series:
     """Which methods are equals, in place of ranks: 1 has the one of the highest mean.
 
@@ -189,28 +195,33 @@ def difference(one: pd.Series, other: pd.Series) -> tuple[float, float, float]:
 def table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     """A row a model, zero and method, by groups of equals, the truest first; within one by name.
 
-    Columns: model, zero, method, group; truth, and shuffled (the method on shuffled weights), in
-    percent; over_shuffled, over_random and shuffled_over_random, paired differences in points;
-    same_first, miou and erasing; each with low and high. Marks are in brackets.
+    Marks are in brackets, have no group, and stand last. Columns: model, zero, method, group;
+    truth, and shuffled (the method on shuffled weights), in percent; behind (the truest method
+    minus it), over_shuffled, over_random and shuffled_over_random, paired differences in points;
+    same_first, miou and erasing; each with low and high.
     """
     rows = []
     for model in dict.fromkeys(name for each in records for name in each["truth"]):
         for zero in ZEROS:
             rows += _rows(records, model, zero)
     order = ["model", "zero", "group", "method"]
-    return pd.DataFrame(rows).sort_values(order, kind="stable", ignore_index=True)
+    made = pd.DataFrame(rows).astype({"group": "Int64"})
+    return made.sort_values(order, kind="stable", ignore_index=True)
 
 
 def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[dict[str, Any]]:
     own, blind = (
         by_scene(records, model, zero, key) for key in ("scenes_pct", "shuffled_scenes_pct")
     )
-    group, rows = groups(own), []
+    group, rows = groups(own[_methods(own)]), []
     for each in (each for each in records if model in each["truth"]):
         name = _shown(each["method"])
         found = each["truth"][model][zero] | each["scores"].get(model, {})
-        row: dict[str, Any] = {"model": model, "zero": zero, "method": name, "group": group[name]}
+        row: dict[str, Any] = {"model": model, "zero": zero, "method": name}
+        row["group"] = group.get(name, pd.NA)
         row |= _ends("truth_pct", found["truth_pct"])
+        if name in group:
+            row |= _ends("behind_pts", difference(own[group.index[0]], own[name]))
         if name in blind:
             values = torch.tensor(blind[name].to_numpy())
             row |= _ends("shuffled_pct", _mean(values, PERCENT))
@@ -246,7 +257,7 @@ def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     for zero in ZEROS:
         models = dict.fromkeys(name for each in records for name in each["truth"])
         means = pd.DataFrame({name: by_scene(records, name, zero).mean() for name in models})
-        means = means[~means.index.str.startswith("(")].dropna()
+        means = means.loc[_methods(means.index)].dropna()
         ranks = rankdata(means.to_numpy(), axis=0)
         draw, w = np.random.default_rng(0), concordance(ranks)
         chance = [concordance(draw.permuted(ranks, axis=0)) for _ in range(PERMUTATIONS)]
@@ -254,6 +265,29 @@ def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
         lowest = means.corr("spearman").to_numpy().min()
         rows.append({"zero": zero, "models": len(models), "methods": len(means), "w": w, "p": p,
                      "lowest": lowest})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def draws(records: Collection[dict[str, Any]]) -> pd.DataFrame:
+    """Does the order of methods hold in each of DRAWS draws of the scenes? A row a model and zero.
+
+    Columns: model, zero; lowest, the lowest rank correlation of two draws' orders by mean truth;
+    spread_pts, a method's standard deviation over draws, mean over methods; first, the methods that
+    each draw has in its first group.
+    """
+    rows = []
+    for model in dict.fromkeys(name for each in records for name in each["truth"]):
+        for zero in ZEROS:
+            scenes = by_scene(records, model, zero)
+            scenes, count = scenes[_methods(scenes)], len(scenes) // len(SETS)
+            draw = np.arange(len(scenes)) % count * DRAWS // count  # one set behind the other
+            parts = [part.reset_index(drop=True) for _, part in scenes.groupby(draw)]
+            means = pd.DataFrame([part.mean() for part in parts]).T
+            number = pd.DataFrame([groups(part) for part in parts])
+            first = sorted(number.columns[(number == 1).all()])
+            row = {"model": model, "zero": zero, "lowest": means.corr("spearman").min(axis=None)}
+            spread = means.std(axis=1).mean()
+            rows.append(row | {"spread_pts": spread, "first": " ".join(first)})
     return pd.DataFrame(rows)
 
 
@@ -268,11 +302,11 @@ def models_table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     """What the truth is of each model; empty without the record of the mark `truth`.
 
     Columns: model; worths in logits, mean over scenes, of animal, thing_1, thing_2 and texture;
-    gap_pct (`causal.gap_pct`); shapley_pct, the truth of that mark, best, the method of the highest
-    truth, and best_pct; adds_up: no, where the best method is not behind the mark beyond chance, so
-    that another definition of worth would move the truth as far as methods are from it. All from
-    a map's own zero; each with low and high, but gap_pct. zeros: the rank correlation of the
-    methods' orders by both ZEROS.
+    gap_pct (`causal.gap_pct`); shapley_pct, the truth of that mark; best_method, the truest, and
+    best_pct, its truth, from a map's own zero; each with low and high, but gap_pct. adds_up_own and
+    adds_up_least: no, where the best method is not behind the mark beyond chance, so that another
+    definition of worth would move the truth as far as methods are from it. zeros: the rank
+    correlation of the methods' orders by both ZEROS.
     """
     known = {key: worths for each in records for key, worths in each.get("worths", {}).items()}
     return pd.DataFrame([_model_row(records, *each) for each in known.items()])
@@ -285,14 +319,17 @@ def _model_row(
     for part in PARTS:
         values = torch.tensor([each for each in worths[part] if each is not None])
         row |= _ends(f"{part.replace(' ', '_')}_logits", _mean(values))
-    own, least = (by_scene(records, model, zero) for zero in ZEROS)
-    methods = [name for name in own if not name.startswith("(")]
-    best = own[methods].mean().idxmax()
-    row |= {"gap_pct": worths["gap_pct"], "best": best}
-    for name, score in (("(shapley)", "shapley_pct"), (best, "best_pct")):
+    by_zero = {zero: by_scene(records, model, zero) for zero in ZEROS}
+    methods, own = _methods(by_zero["own"]), by_zero["own"]
+    means = pd.DataFrame({zero: found[methods].mean() for zero, found in by_zero.items()})
+    best = means.idxmax()
+    row |= {"gap_pct": worths["gap_pct"], "best_method": best["own"]}
+    for name, score in (("(shapley)", "shapley_pct"), (best["own"], "best_pct")):
         row |= _ends(score, _mean(torch.tensor(own[name].to_numpy()), PERCENT))
-    row["adds_up"] = "yes" if difference(own["(shapley)"], own[best])[1] > 0 else "no"
-    row["zeros"] = own[methods].mean().corr(least[methods].mean(), "spearman")
+    for zero, found in by_zero.items():
+        ahead = difference(found["(shapley)"], found[best[zero]])[1] > 0
+        row[f"adds_up_{zero}"] = "yes" if ahead else "no"
+    row["zeros"] = means.corr("spearman").loc["own", "least"]
     return row
 
 
@@ -302,7 +339,12 @@ def _mean(values: torch.Tensor, *bounds: tuple[float, float]) -> tuple[float, fl
 
 def files(records: Collection[dict[str, Any]]) -> dict[str, str]:
     """The tables as the CSV files of docs/results, by name."""
-    made = {"judge": table, "judge_models": models_table, "judge_agreement": agreement}
+    made = {
+        "judge": table,
+        "judge_models": models_table,
+        "judge_agreement": agreement,
+        "judge_draws": draws,
+    }
     return {f"{name}.csv": make(records).to_csv(index=False, float_format="%.6g")
             for name, make in made.items()}  # fmt: skip
 
@@ -312,7 +354,7 @@ def in_words(records: Collection[dict[str, Any]], model: str) -> str:
     rows, parts = table(records), []
     for zero in ZEROS:
         shown = rows[(rows["model"] == model) & (rows["zero"] == zero)].set_index("method")
-        columns = {"group": shown["group"]} | {
+        columns = {"group": shown["group"].astype("string").fillna("")} | {
             score: shown[_names(score)].apply(_in_words, axis=1)
             for score in ("truth_pct", "over_shuffled_pts", "miou_pct", "erasing_pts")
             if score in shown
