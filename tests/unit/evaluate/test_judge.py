@@ -13,7 +13,7 @@ import torch
 from habitats.homes import habitats
 from relevit.attribution import METHODS
 from reproduction.measures import judged
-from reproduction.measures.causal import worth_overlap_pct
+from reproduction.measures.causal import ZEROS, worth_overlap_pct
 from reproduction.measures.judge import (
     MARKS,
     compared,
@@ -130,6 +130,17 @@ def test_concordance_is_1_of_the_same_orders_and_that_of_scipys_friedman():
     statistic = scipy.stats.friedmanchisquare(*ranks)[0]  # m (n - 1) W
     assert judged.concordance(ranks) == pytest.approx(statistic / (3 * 16))
     assert judged.concordance(ranks[:, [0, 0, 0]]) == pytest.approx(1)
+
+
+def test_each_draw_has_a_third_of_each_set():
+    scenes = {"a": [0.0, 1, 2, 0, 1, 2], "b": [9.0] * 6}
+    records = [
+        {"method": name, "truth": {"m": dict.fromkeys(ZEROS, {"scenes_pct": each})}}
+        for name, each in scenes.items()
+    ]
+    found = judged.draws(records)
+    assert found["spread_pts"].tolist() == [0.5, 0.5], "means 0, 1, 2 of one, and 9 of the other"
+    assert found["first"].tolist() == ["b", "b"] and found["zero"].tolist() == [*ZEROS]
 
 
 def test_the_files_of_results_are_those_of_the_records():
