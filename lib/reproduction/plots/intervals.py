@@ -445,6 +445,7 @@ def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
     rows = rows.set_index(keys).reindex(everything).reset_index()
     style = {"group": "zero", "panel": ("dataset", sets), "across": True, "points": True}
     style |= {"title": "rank correlation of mass and worth"}
+    style |= {"colours": dict(zip(FROM_ZERO.values(), (OURS, INK), strict=True))}
     return intervals(rows, "method", "value", **style)
 
 

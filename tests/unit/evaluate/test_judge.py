@@ -135,7 +135,7 @@ def test_concordance_is_1_of_the_same_orders_and_that_of_scipys_friedman():
 def test_each_draw_has_a_third_of_each_set():
     scenes = {"a": [0.0, 1, 2, 0, 1, 2], "b": [9.0] * 6}
     records = [
-        {"method": name, "truth": {"m": dict.fromkeys(ZEROS, {"scenes_pct": each})}}
+        {"method": name, "truth": {"m": {key: {"scenes_pct": each} for key in ZEROS}}}
         for name, each in scenes.items()
     ]
     found = judged.draws(records)
