@@ -357,7 +357,7 @@ def in_words(records: Collection[dict[str, Any]], model: str) -> str:
         columns = {"group": shown["group"].astype("string").fillna("")} | {
             score: shown[_names(score)].apply(_in_words, axis=1)
             for score in ("truth_pct", "over_shuffled_pts", "miou_pct", "erasing_pts")
-            if score in shown
+            if score in shown and shown[score].notna().any()
         }
         parts.append(f"truth from {FROM[zero]}\n{pd.DataFrame(columns).to_string()}")
     return "\n\n".join(parts)
