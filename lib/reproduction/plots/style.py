@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,9 +22,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from relevit.evaluate.looking import RIGHT, WRONG
+
+if TYPE_CHECKING:
+    from seaborn.objects import Plot
 
 # Models
 ORIGINAL = "#8a8f98"  # as it was before
@@ -218,6 +222,32 @@ def subplots(
     figure, axes = plt.subplots(*shape, layout=layout, **options)
     plt.close(figure)
     return figure, axes
+
+
+def drawn(
+    plot: Plot, width: float, height: float, title: str = "", *, level: float | None = None
+) -> Figure:
+    """A plot of `seaborn.objects` as a figure in this style, in inches, its legend beside it.
+
+    `level` is a line across the values: full at zero, dotted elsewhere, as at what chance gives.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    plot.theme(dict(plt.rcParams)).on(figure).plot()
+    for axis in figure.axes:
+        if level is not None:
+            mark = axis.axvline if axis.yaxis_inverted() else axis.axhline  # names are upwards
+            mark(level, color="black", linewidth=0.8, linestyle=":" if level else "-")
+        places = [place for line in axis.lines for place in line.get_xdata()]
+        free = isinstance(axis.xaxis.get_major_locator(), MaxNLocator)
+        if free and places and not np.mod(places, 1).any():  # epochs, blocks, steps
+            count_whole(axis)
+    figure.suptitle(title, fontsize=10)
+    for legend in figure.legends:  # seaborn lays it over the panels
+        legend.set(frame_on=False, bbox_to_anchor=(1, 0.5), loc="center right")
+        figure.draw_without_rendering()
+        beside = 0.02 + legend.get_window_extent().width / figure.bbox.width
+        figure.get_layout_engine().set(rect=(0, 0, 1 - beside, 1))
+    return figure
 
 
 def panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
