@@ -19,8 +19,8 @@ _FILES = {
     ),
     "shaded_text": "shaded_html shaded_methods",
     "shared": (
-        "added_bars dose_response family_curves model_lines model_scales paired_changes "
-        "perturbation_curves rate_curves score_bars"
+        "KINDS added_bars dose_response family_curves model_lines model_scales name_points "
+        "paired_changes perturbation_curves rate_curves score_bars"
     ),
     "style": (
         "CHANGE CLASS_COLOURS CONTROL FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "

@@ -14,8 +14,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import seaborn.objects as so
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.transforms import Bbox
 
 from relevit.choices.finetuning import FinetuneChoices
 from relevit.evaluate.segmentation import METRICS
@@ -47,7 +49,10 @@ TITLES = {  # of numbers of methods
     **dict(zip(METRICS, ("pixel accuracy (%)", "mIoU (%)", "mAP (%)", "mF1 (%)"), strict=True)),
     "positive": "positive: AUC (%)\nlower is better",
     "negative": "negative: AUC (%)\nhigher is better",
+}
+TESTS = {  # of `judge.compared`
     "rank_correlation": "worth of parts:\nrank correlation",
+    "miou_pct": "outline:\nmIoU (%)",
     "erasing_pts": "erasing: least relevant first\nminus most (points)",
 }
 ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
@@ -105,13 +110,12 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
     better.
     """
     better = {name: "higher" if more else "lower" for name, more in (higher or {}).items()}
-    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()} or TITLES
+    titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()}
+    titles = titles or (TESTS if "score" in table else TITLES)
     panel = next(name for name in ("metric", "direction", "score") if name in table)
-    if panel == "score" and not higher:
-        titles = titles | {"miou_pct": "outline:\nmIoU (%)"}
     value = next(name for name in ("value_pct", "auc_pct", "value") if name in table)
     low = next(name for name in ("low_pct", "low") if name in table)
-    shown = [name for name in table[panel].unique() if name in titles]
+    shown = [name for name in titles if name in set(table[panel])]
     rows, methods = table[table[panel].isin(shown)], table["method"].unique()
     plot = (
         so.Plot(rows, x=value, y="method", color="method")
@@ -321,3 +325,21 @@ def family_curves(
         figure.legend(handles=[line], loc="outside lower right", frameon=False)
     figure.suptitle(title, fontsize=10)
     return figure, axes
+
+
+def name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
+    """The names of points, each at the first of four places where it covers no point or name."""
+    axis.figure.draw_without_rendering()  # which settles where things are
+    radius = axis.figure.dpi / 24  # three typographical points, those of a dot
+    dots = axis.transData.transform(np.column_stack([x, y]))
+    taken = [Bbox([dot - radius, dot + radius]) for dot in dots]
+    for name in x.index:
+        at = {"xytext": (0, 0), "textcoords": "offset points", "fontsize": 8}
+        text = axis.annotate(name, (x[name], y[name]), **at)
+        for right, up in ((4, 3), (4, -9), (-4, 3), (-4, -9)):
+            text.set(ha="left" if right > 0 else "right")
+            text.xyann = right, up
+            box = text.get_window_extent()
+            if not any(box.overlaps(other) for other in taken):
+                break
+        taken.append(box)
