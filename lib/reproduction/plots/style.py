@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
@@ -256,23 +256,6 @@ def panels(count: int, width: float, height: float, **options: Any) -> tuple[Fig
     return figure, list(axes[0])
 
 
-def panel_grid(
-    count: int, columns: int, side: tuple[float, float], margin: tuple[float, float], **options: Any
-) -> tuple[Figure, np.ndarray]:
-    """Panels of `side` inches in rows of `columns`; places after the last stay empty."""
-    rows = -(-count // columns)
-    size = (side[0] * columns + margin[0], side[1] * rows + margin[1])
-    figure, axes = subplots(rows, columns, figsize=size, squeeze=False, **options)
-    for axis in axes.flat[count:]:
-        axis.set_axis_off()
-    return figure, axes
-
-
-def band(axis: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.2) -> None:
-    """The area between two curves, behind a line in its colour."""
-    axis.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
-
-
 def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
     """The legend of one panel at the right of all, where it covers no data."""
     figure.legend(
@@ -299,9 +282,3 @@ def reach(axis: Axes, low: float, high: float) -> None:
     """The panel goes at least from `low` to `high`, so that next to nothing looks like it."""
     bottom, top = axis.get_ylim()
     axis.set_ylim(min(bottom, low), max(top, high))
-
-
-def name_sets(axis: Axes, names: Collection[str]) -> None:
-    """The names of test sets below their places, broken where they are long."""
-    broken = [str(name).replace("_", "\n") for name in names]
-    write(partial(axis.set_xticks, range(len(names))), broken, fontsize=8)
