@@ -87,12 +87,12 @@ def train_classifier(
     recorded = Recorded(optimizer) if device.type == "cuda" else None
     update = partial(_update, model, optimizer, settings.precision)
 
-    def batches(epoch: int) -> list[np.ndarray]:
+    def batches(epoch: int) -> list[Tensor]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
         return [rows + offset for rows, _ in plan]
 
-    def step(rows: np.ndarray) -> Losses:
+    def step(rows: Tensor) -> Losses:
         batch = train.read(rows.tolist())
         pixels, target = spec.normalise(sent(batch.images, device)), sent(batch.labels, device)
         with tensor_float32(device, settings.precision == "tf32"):
