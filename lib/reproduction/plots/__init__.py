@@ -1,9 +1,8 @@
 """Pictures, and widgets. Every function returns a matplotlib figure and shows nothing.
 
-Those of `told` return tables in words.
-
-Notebooks write `from reproduction import plots` and call `plots.name(...)`. A file is loaded when a
-name of it is first asked for: who draws no boxes waits for no seaborn.
+Notebooks write `from reproduction import plots` and call `plots.name(...)`. What seaborn draws is a
+statement in their cells, which `drawn` shows in this style. A file is loaded when a name of it is
+first asked for.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import Any
 _FILES = {
     "images": (
         "cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "looks_row map_tile maps_grid mask_gallery parts_grid phrase_figure sample_grid "
+        "looks_row maps_grid mask_gallery parts_grid phrase_figure sample_grid "
         "subset_grid "
     ),
     "shaded_text": "shaded_html shaded_methods",
@@ -23,8 +22,8 @@ _FILES = {
         "paired_changes perturbation_curves rate_curves score_bars"
     ),
     "style": (
-        "CHANGE CLASS_COLOURS CONTROL FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "
-        "PALE_OBJECT PROPS PROTOCOLS REST SHADES drawn mark_level method_colour panels set_style "
+        "CHANGE CLASS_COLOURS FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "
+        "PALE_OBJECT PROPS PROTOCOLS REST SHADES drawn method_colour panels set_style "
         "subplots"
     ),
     "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
