@@ -89,7 +89,8 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
         )
         for kind, label in KINDS.items()
     ]
-    rows, arms, places = pd.concat(parts), table["arm"].nunique(), table[place].nunique()
+    rows = pd.concat(parts, ignore_index=True)
+    arms, places = table["arm"].nunique(), table[place].nunique()
     wrap = 1 if places > 5 else arms  # names need their room
     plot = (
         so.Plot(rows, x="place", y="pts", color="kind")
