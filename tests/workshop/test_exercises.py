@@ -67,7 +67,7 @@ def test_every_slip_hears_its_own_sentence(check, monkeypatch):
     monkeypatch.setattr(checks, "_judge", lambda *parts: called.append(parts))
     getattr(checks, name)(None)
     ((_, inputs, right, praise, slips),) = called
-    assert len(slips) >= 9
+    assert 1 <= len(slips) <= 4, "the likeliest"
     for text, slip in slips.items():
         with pytest.raises(Wrong) as said:
             judge(lambda *_, slip=slip: slip, inputs, right, praise, slips)
@@ -91,14 +91,10 @@ WRONG = [
     ("def background_loss(r, s): return float((r ** 2 * (1 - s)).mean())", "cut off from the map"),
     ("def background_loss(r, s): return (r.detach() * (1 - s)).pow(2).mean()", "cut off"),
     ("def background_loss(r, s): return (r * s).square().mean()", "the background is 1 - mask"),
-    ("def background_loss(r, s): return (r * (1 - s)).square().mean().sqrt()", "root of the mean"),
-    (recursion(f"R + {MEAN} @ R", read="R[0, 1:] / R[0, 1:].max()"),
-     "scaled to its highest"),
     ("def background_loss(r, s): (r * (1 - s)).square().mean()", "returns nothing"),
     ("def adds(t): return 100 * (t['with'] - t['without']).mean()", "large set counts more"),
     ("def adds(t): return (t['with'] - t['without']).groupby('dataset').mean().mean()", "share"),
     ("def follow(m):\n  r = torch.eye(5)\n  for a in m: r = r + r @ a\n  return r", "wrong side"),
-    ("def miou(c, m): return 200 * (c & m).sum() / (c.sum() + m.sum())", "Dice"),
     ("def area(s, a): return sum(a)", "without the widths"),
     ("def beyond_chance(s, a, r):\n  f = lambda y: torch.trapezoid(torch.tensor([*y, 0.]),"
      " torch.tensor([*s, 100.])) / 100\n  return f(a) - f(r[0])", "Not right yet"),

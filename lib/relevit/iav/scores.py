@@ -23,7 +23,6 @@ from relevit.maps import observe, patch_cells
 Scores = Float[Tensor, "batch layers heads"]
 Attention = Float[Tensor, "batch layers heads patches"]
 CHUNK = 50  # images run at once; bounds the memory
-HIGH = 0.5  # IAV Sec. V.F: a head whose median score lies above is High-IA
 
 
 def ia_scores(attention: Attention, attribution: Float[Tensor, "batch patches"]) -> Scores:

@@ -48,41 +48,16 @@ def gae(answer: Callable) -> None:
     product = attention * gradients
     matrices = product.clamp(min=0).mean(1)
     right = pool_rows(carry_rows(list(matrices[:, None]), "class_token", 1), "class_token", 1)[0]
-    whole = _carried(matrices)
-    apart = attention.mean(1) * gradients.mean(1)
     _judge(answer, (attention, gradients), right, "That is GAE: the map that RobustViT trains.", {
         "Your map is transposed: you read the class token's column. Its row says what it takes "
-        "from the patches.": whole[1:, 0],
-        "The class token's own entry is still in: a map has one number for each patch.": whole[0],
-        "Your map is transposed, and the class token's own entry is still in.": whole[:, 0],
-        "You return all of R: the map is the class token's row.": whole,
-        "Your map is 0 everywhere: begin with the identity, and multiply matrices with `@`.":
-            torch.zeros_like(right),
+        "from the patches.": _carried(matrices)[1:, 0],
         "You left the identity out: a token keeps what it has, so each block adds to R.":
             _product(matrices)[0, 1:],
-        "You take the sum over heads: their mean is asked for, or more heads would say more.":
-            _carried(HEADS * matrices)[0, 1:],
         "You cut negative values after the mean over heads: then a head that speaks against the "
         "class cancels one that speaks for it. Cut first.":
             _carried(product.mean(1).clamp(min=0))[0, 1:],
-        "You left negative products in: keep only what speaks for the class.":
-            _carried(product.mean(1))[0, 1:],
-        "You take the mean over blocks: it is over the heads of each block, and blocks are "
-        "multiplied.": _carried(product.clamp(min=0).mean(0))[0, 1:],
-        "Your map is scaled to its highest value: return it as it comes, it is scaled later.":
-            right / right.max(),
-        "Your map is scaled to [0, 1]: return it as it comes, it is scaled later.":
-            (right - right.min()) / (right.max() - right.min()),
-        "You take absolute values: what speaks against the class must not count for it.":
-            _carried(product.abs().mean(1))[0, 1:],
-        "You take the mean over heads before you multiply: each head has a gradient of its own.":
-            _carried(apart.clamp(min=0))[0, 1:],
         "You multiply from the wrong side: a later block mixes what the earlier ones have made, "
         "so its matrix stands on the left.": _carried(matrices.flip(0))[0, 1:],
-        "You left the gradients out: this is the same map for every class.":
-            _carried(attention.mean(1))[0, 1:],
-        "You use the last block alone: carry the relevance through all of them.":
-            matrices[-1][0, 1:],
     })  # fmt: skip
 
 
@@ -97,22 +72,11 @@ def background_loss(answer: Callable) -> None:
     _judge(answer, (heat, mask), right, praise, {
         "You punish relevance on the object: the background is 1 - mask.":
             (heat * mask).square().mean(),
-        "You punish relevance everywhere: on the object it is welcome.": heat.square().mean(),
-        "That is the foreground term (Eq. 2): here only the background counts.":
-            (heat * mask - mask).square().mean(),
-        "You hold the map against the mask: off the object Eq. 1 asks for 0, and on it for "
-        "nothing.": (heat - mask).square().mean(),
         "The relevance is not squared: Eq. 1 is a mean squared error.": off.mean(),
-        "You take the root of the mean: Eq. 1 is the mean of the squares itself.":
-            off.square().mean().sqrt(),
         "You take the sum: the loss is a mean, or a large image would weigh more.":
             off.square().sum(),
-        "You take the sum over the pixels of an image: the loss is a mean over them, too.":
-            off.square().sum((1, 2, 3)).mean(),
         "You divide by the background's pixels alone: Eq. 1 divides by all of them.":
             off.square().sum() / (1 - mask).sum(),
-        "You keep a number for each image: one for all of them is asked for.":
-            off.square().mean((1, 2, 3)),
     })  # fmt: skip
 
 
@@ -135,51 +99,26 @@ def adds(answer: Callable) -> None:
     _judge(answer, (right,), true, praise, {
         "That is the change since the original. The twin has changed, too: subtract its change.":
             mean["with"] - mean["original"],
-        "That is the change of the twin: what relevance adds is beyond it.":
-            mean["without"] - mean["original"],
         "You took all images together, so that a large set counts more: first each set, then the "
         "mean over the sets.": of_all["with"] - of_all["without"],
-        "You took all images together, and the change since the original: the twin has changed, "
-        "too.": of_all["with"] - of_all["original"],
         "Your sign is turned: with minus without.": -true,
         "That is a share: times 100 it is points.": true / 100,
-        "You add the two changes: take their difference.":
-            mean["with"] + mean["without"] - 2 * mean["original"],
-        "You took the sum over the sets: their mean is asked for.": true * len(sizes),
-        "You divide by what was there before: points are a plain difference.":
-            100 * (mean["with"] - mean["without"]) / mean["original"],
-        "You keep a number for each set: the mean over the sets is asked for.":
-            100 * right.groupby("dataset").mean().eval("`with` - without"),
     })  # fmt: skip
 
 
 def follow(answer: Callable) -> None:
     """06: matrices of the blocks, a list of images x tokens x tokens -> such a matrix."""
     stacked = _random(BLOCKS, 2, TOKENS, TOKENS, seed=2).softmax(-1)
-    matrices, eye, right = list(stacked), torch.eye(TOKENS), _carried(stacked)
-    late = _carried(stacked[1:]) @ stacked[0]
-    begun_anew = eye
-    for matrix in matrices:
-        begun_anew = eye + matrix @ begun_anew
+    right = _carried(stacked)
     praise = "That is the recursion: with mean attention it makes rollout."
-    _judge(answer, (matrices,), right, praise, {
+    _judge(answer, (list(stacked),), right, praise, {
         "You left the identity out: a token keeps itself when it goes past the attention.":
             _product(stacked),
-        "You add the identity once, at the end: each block keeps what was there.":
-            _product(stacked) + eye,
-        "You add the identity in each block, and not what was there before it.": begun_anew,
-        "Your first block keeps nothing of its own tokens: begin with the identity.": late,
-        "You begin with zeros: before the first block each token holds itself.":
-            torch.zeros_like(right),
-        "You multiply entry by entry: `@` multiplies matrices.": eye * (1 + stacked).prod(0),
+        "You multiply entry by entry: `@` multiplies matrices.":
+            torch.eye(TOKENS) * (1 + stacked).prod(0),
         "You multiply from the wrong side: a later block mixes what the earlier ones have made, "
         "so its matrix stands on the left.": _carried(stacked.flip(0)),
         "Your matrix is transposed: its rows are the tokens that take.": right.mT,
-        "You add the blocks up: each one mixes what the earlier ones have made.":
-            eye + stacked.sum(0),
-        "You use the last block alone: go through all of them.": eye + stacked[-1],
-        "You halve in each block, so that the rows sum to 1. The picture is the same, but the "
-        "formula here does not.": right / 2**BLOCKS,
     })  # fmt: skip
 
 
@@ -192,32 +131,15 @@ def miou(answer: Callable) -> None:
     cut = heat > heat.mean(dim=(1, 2, 3), keepdim=True)
     right = segmentation_scores(segmentation_rows(heat, masks))["miou_pct"]
     pair, other, every = (cut, masks), (~cut, ~masks), (1, 2, 3)
-    on, off = _overlap(*pair), _overlap(*other)
-    accuracy = 100 * (cut == masks).double().mean()
     praise = "In mIoU the object counts as much as the background, however small it is."
     _judge(answer, pair, right, praise, {
         "That is a share: times 100 it is percent.": right / 100,
-        "Your number is the IoU of the object alone: take the mean with the background's.": on,
-        "Your number is the IoU of the background alone: take the mean with the object's.": off,
-        "You add the two IoUs: mIoU is their mean.": on + off,
+        "Your number is the IoU of the object alone: take the mean with the background's.":
+            _overlap(*pair),
         "You took the IoU of each image and then the mean: count over all images first, and "
         "divide once.": (_overlap(*pair, dim=every) + _overlap(*other, dim=every)).mean() / 2,
-        "That is pixel accuracy: an empty map would do well by it, as most pixels are background.":
-            accuracy,
         "Your union counts the pixels that are in both twice.":
             (_overlap(*pair, once=False) + _overlap(*other, once=False)) / 2,
-        "Your union counts the pixels that are in both twice, and the background is left out.":
-            _overlap(*pair, once=False),
-        "That is Dice's coefficient, a cousin: the IoU divides by the union.":
-            _overlap(*pair, once=False) + _overlap(*other, once=False),
-        "That is Dice's coefficient, of the object alone: the IoU divides by the union.":
-            2 * _overlap(*pair, once=False),
-        "You divide by the pixels in just one of both: the union has those in both as well.":
-            50 * sum((a & b).sum() / (a ^ b).sum().double() for a, b in (pair, other)),
-        "You divide by the mask alone: a map that marks everything would pass.":
-            50 * sum((a & b).sum() / b.sum().double() for a, b in (pair, other)),
-        "You divide by all pixels: the IoU divides by the union.":
-            50 * sum((a & b).double().mean() for a, b in (pair, other)),
     })  # fmt: skip
 
 
@@ -225,34 +147,15 @@ def area(answer: Callable) -> None:
     """07: erased shares from 0 % on and accuracies, both in percent -> area in percent."""
     shares, accuracy = [0.0, 10.0, 30.0, 60.0, 90.0], [95.0, 80.0, 50.0, 20.0, 5.0]
     right = float(auc_weights(shares, **options("published", "auc_weights")) @ accuracy)
-    ends, there = [*accuracy, 0.0], np.array(accuracy)
-    steps, halves = np.diff([*shares, 100.0]), np.add(ends[:-1], ends[1:]) / 2
     praise = "That is the AUC of the papers' tables: small is good in the positive test."
     _judge(answer, (shares, accuracy), right, praise, {
         "You left the last point out: where 100 % is erased, the accuracy counts as 0.":
             right - 10 * accuracy[-1] / 2 / 100,
-        "You divide by the width of the shares that are there: 100 % is erased at the end.":
-            (steps[:-1] * halves[:-1]).sum() / shares[-1],
-        "Your last point lies at 1: shares are in percent, 30 for 30 %, so it lies at 100.":
-            np.trapezoid(ends, [*shares, 1.0]) / 100,
-        "Your last point lies at 1, and your area is 100 times too large: shares are in percent, "
-        "30 for 30 %.": np.trapezoid(ends, [*shares, 1.0]),
         "Your area is 100 times too large: shares are in percent, 30 for 30 %, and 100 of them "
         "are the whole image.": 100 * right,
-        "Your area is 100 times too small: it is wanted in percent, 30 for 0.3, as the accuracies "
-        "are.": right / 100,
-        "You add the heights up without the widths of the steps.": there.sum(),
-        "You add the mean heights up without the widths of the steps.": halves.sum(),
+        "You add the heights up without the widths of the steps.": np.sum(accuracy),
         "You take the mean of the points: the shares are not evenly spaced, and an area knows how "
-        "wide each step is.": there.mean(),
-        "You take the mean of the points, the last one too: an area knows how wide each step is.":
-            there.sum() / len(ends),
-        "You hold each accuracy up to the next share, as stairs do. Between two points the curve "
-        "is a straight line.": (steps * there).sum() / 100,
-        "Your steps take the accuracy at their end alone: the line goes from one end to the other.":
-            (steps * ends[1:]).sum() / 100,
-        "You forgot to halve: a trapezoid is as high as the mean of its two ends.": 2 * right,
-        "You exchanged heights and places: shares run from left to right.": -right,
+        "wide each step is.": np.mean(accuracy),
     })  # fmt: skip
 
 
@@ -270,31 +173,9 @@ def beyond_chance(answer: Callable) -> None:
     _judge(answer, (shares, accuracy, orders), right, praise, {
         "Your sign is turned: a good map lies below chance, and its lead is above 0.": -right,
         "That is the area of the map alone: how far below that of chance is it?": own,
-        "That is the area of chance alone: how far below it is that of the map?": each.mean(),
-        "You took the first random order alone: it may be a lucky one, so take the mean of all.":
-            each[0] - own,
-        "You took the last random order alone: it may be a lucky one, so take the mean of all.":
-            each[-1] - own,
-        "You took the random order that does least harm: chance is the mean of all.":
-            each.max() - own,
-        "You took the random order that does most harm: chance is the mean of all.":
-            each.min() - own,
-        "You add the random orders up: their mean is asked for.": each.sum() - own,
-        "You keep a number for each random order: take their mean.": each - own,
         "You keep a number for each share: an area is one number.": lead,
-        "You divide by the area of chance: points are a plain difference.":
-            100 * right / each.mean(),
-        "You divide the area of the map by that of chance: points are a plain difference.":
-            100 * own / each.mean(),
-        "You take the mean of the points: the shares are not evenly spaced, and an area knows how "
-        "wide each step is.": lead.mean(),
-        "You compare the last share alone: the area has all of them.": lead[-1],
         "You left the last point out: where 100 % is erased, both count as 0.":
             right - 10 * lead[-1] / 2 / 100,
-        "Your number is 100 times too small: accuracies are in percent, so it is in points.":
-            right / 100,
-        "Your number is 100 times too large: shares are in percent, and 100 of them are the whole "
-        "image.": 100 * right,
     })  # fmt: skip
 
 
@@ -311,27 +192,8 @@ def ia_score(answer: Callable) -> None:
         "You take the mean over patches: an inner product is a sum.":
             products.mean(-1) / row / other,
         "You use a softmax: a map is divided by its length.": (soft[0] * soft[1]).sum(-1),
-        "You divide by the sums of the maps: their lengths are asked for, the roots of the sums "
-        "of squares.": products.sum(-1) / attention.sum(-1) / attribution.sum(),
-        "You divide by the largest values: then the map itself would not score 1.":
-            products.sum(-1) / attention.amax(-1) / attribution.amax(),
         "Only the attention has length 1: divide the attribution by its length as well.":
             products.sum(-1) / row,
-        "Only the attribution has length 1: divide each head's row by its length as well.":
-            products.sum(-1) / other,
-        "You take one length for all heads together: each head's row has its own.":
-            products.sum(-1) / attention.norm() / other,
-        "You take one length for all heads of a layer: each head's row has its own.":
-            products.sum(-1) / attention.flatten(1).norm(dim=1)[:, None] / other,
-        "You take lengths over the heads: a row has its length along the patches.":
-            (unit_norm(attention.mT).mT * attribution).sum(-1) / other,
-        "You divide by the squared lengths: take their roots.":
-            products.sum(-1) / row**2 / other**2,
-        "You take the mean off the maps: that is the next exercise.":
-            centred_scores(attention[None], attribution[None])[0],
-        "You keep a number for each patch: a score is one number for each head.":
-            products / row[..., None] / other,
-        "You take the mean over heads: each head has a score of its own.": right.mean(-1),
     })  # fmt: skip
 
 
@@ -339,31 +201,16 @@ def centred_score(answer: Callable) -> None:
     """08: attention, layers x heads x patches, and attribution, patches -> layers x heads."""
     attention, attribution = _maps()
     rows, values = _centred(attention), _centred(attribution)
-    right, patches = centred_scores(attention[None], attribution[None])[0], len(attribution)
+    right = centred_scores(attention[None], attribution[None])[0]
     praise = "That is a correlation: looking everywhere earns nothing, looking away counts down."
     _judge(answer, (attention, attribution), right, praise, {
         "This is still the IA-score: take the mean off each map first.":
             _cosine(attention, attribution),
         "Only the attention is centred: the attribution has a mean, too.":
             _cosine(rows, attribution),
-        "Only the attribution is centred: take its own mean off each head's row as well.":
-            _cosine(attention, values),
         "You take off one mean for all heads together: each head's row has its own.":
             _cosine(attention - attention.mean(), values),
-        "You take the mean over the heads: each head's row has its own, along the patches.":
-            _cosine(attention - attention.mean(1, keepdim=True), values),
-        "You divide by the lengths before you take off the means: what is left is shorter than 1.":
-            (_centred(unit_norm(attention)) * _centred(unit_norm(attribution))).sum(-1),
-        "You take the mean off the score: take it off the maps.":
-            _centred(_cosine(attention, attribution)),
         "You do not divide by the lengths: this is no cosine yet.": (rows * values).sum(-1),
-        "This is the covariance: divide both centred maps by their lengths.":
-            (rows * values).mean(-1),
-        "You lost the sign: a score below 0 says that the head looks away.": right.abs(),
-        "You cut off what is below 0: such a score says that the head looks away.":
-            right.clamp(min=0),
-        "Your deviations divide by one patch less (`std` does), and your mean by all of them: "
-        "divide by lengths instead.": right * (patches - 1) / patches,
     })  # fmt: skip
 
 

@@ -80,7 +80,7 @@ def class_names(model: OwnModel) -> Sequence[str]:
 @cache
 def limits() -> dict[str, dict[str, float]]:
     """Of each shipped model the energy from which on it takes a picture for one of its classes, and
-    its two errors, in percent. Source: tools/known_pictures.py."""
+    its two errors, in percent. Source: tools/known_pictures.py of commit 1e87ea29."""
     path = files("reproduction") / "assets" / "data" / "known.yaml"
     return yaml.safe_load(path.read_text("utf-8"))
 

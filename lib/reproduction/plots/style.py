@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from importlib.resources import files
 from io import BytesIO
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,9 +22,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager, get_font
+from matplotlib.ticker import MaxNLocator
 from PIL import Image
 
 from relevit.evaluate.looking import RIGHT, WRONG
+
+if TYPE_CHECKING:
+    from seaborn.objects import Plot
 
 # Models
 ORIGINAL = "#8a8f98"  # as it was before
@@ -220,27 +224,36 @@ def subplots(
     return figure, axes
 
 
+def drawn(
+    plot: Plot, width: float, height: float, title: str = "", *, level: float | None = None
+) -> Figure:
+    """A plot of `seaborn.objects` as a figure in this style, in inches, its legend beside it.
+
+    `level` is a line across the values: full at zero, dotted elsewhere, as at what chance gives.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    plot.theme(dict(plt.rcParams)).on(figure).plot()
+    for axis in figure.axes:
+        if level is not None:
+            mark = axis.axvline if axis.yaxis_inverted() else axis.axhline  # names are upwards
+            mark(level, color="black", linewidth=0.8, linestyle=":" if level else "-")
+        places = [place for line in axis.lines for place in line.get_xdata()]
+        free = isinstance(axis.xaxis.get_major_locator(), MaxNLocator)
+        if free and places and not np.mod(places, 1).any():  # epochs, blocks, steps
+            count_whole(axis)
+    figure.suptitle(title, fontsize=10)
+    for legend in figure.legends:  # seaborn lays it over the panels
+        legend.set(frame_on=False, bbox_to_anchor=(1, 0.5), loc="center right")
+        figure.draw_without_rendering()
+        beside = 0.02 + legend.get_window_extent().width / figure.bbox.width
+        figure.get_layout_engine().set(rect=(0, 0, 1 - beside, 1))
+    return figure
+
+
 def panels(count: int, width: float, height: float, **options: Any) -> tuple[Figure, list[Axes]]:
     """So many panels side by side in a figure of that size, in inches."""
     figure, axes = subplots(1, count, figsize=(width, height), squeeze=False, **options)
     return figure, list(axes[0])
-
-
-def panel_grid(
-    count: int, columns: int, side: tuple[float, float], margin: tuple[float, float], **options: Any
-) -> tuple[Figure, np.ndarray]:
-    """Panels of `side` inches in rows of `columns`; places after the last stay empty."""
-    rows = -(-count // columns)
-    size = (side[0] * columns + margin[0], side[1] * rows + margin[1])
-    figure, axes = subplots(rows, columns, figsize=size, squeeze=False, **options)
-    for axis in axes.flat[count:]:
-        axis.set_axis_off()
-    return figure, axes
-
-
-def band(axis: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float = 0.2) -> None:
-    """The area between two curves, behind a line in its colour."""
-    axis.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0)
 
 
 def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
@@ -269,9 +282,3 @@ def reach(axis: Axes, low: float, high: float) -> None:
     """The panel goes at least from `low` to `high`, so that next to nothing looks like it."""
     bottom, top = axis.get_ylim()
     axis.set_ylim(min(bottom, low), max(top, high))
-
-
-def name_sets(axis: Axes, names: Collection[str]) -> None:
-    """The names of test sets below their places, broken where they are long."""
-    broken = [str(name).replace("_", "\n") for name in names]
-    write(partial(axis.set_xticks, range(len(names))), broken, fontsize=8)

@@ -23,9 +23,6 @@ from relevit.maps import attention_for_gradients
 from relevit.models.spec import ModelSpec
 from reproduction.params.cells import Params
 
-# Normalised images and labels of a batch, mixed: soft labels [batch, classes] come back.
-Mixing = Callable[[Tensor, Tensor, int, np.random.Generator], tuple[Tensor, Tensor]]
-
 
 @dataclass(frozen=True)
 class TrainSettings:
@@ -71,7 +68,6 @@ def train_classifier(
     train: ImageSet,
     validation: ImageSet,
     identity: dict[str, Any],
-    mixing: Mixing | None = None,
     keep_epochs: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
@@ -79,7 +75,7 @@ def train_classifier(
 
     Every row of the log holds the losses in nats (`curve`) and top-1 on the validation
     images. `identity` says what the images are; with the settings it decides whether an earlier
-    run is resumed. `mixing` changes each batch before its step.
+    run is resumed.
     """
     asked = settings.images * (settings.epochs if settings.fresh else 1)
     if asked > len(train):
@@ -91,17 +87,14 @@ def train_classifier(
     recorded = Recorded(optimizer) if device.type == "cuda" else None
     update = partial(_update, model, optimizer, settings.precision)
 
-    def batches(epoch: int) -> list[tuple[Tensor, np.random.Generator]]:
+    def batches(epoch: int) -> list[Tensor]:
         offset = settings.images * (epoch - 1) if settings.fresh else 0
         plan = epoch_plan(settings.images, settings.batch_size, settings.seed, epoch)
-        return [(rows + offset, rng) for rows, rng in plan]
+        return [rows + offset for rows, _ in plan]
 
-    def step(drawn: tuple[Tensor, np.random.Generator]) -> Losses:
-        rows, rng = drawn
+    def step(rows: Tensor) -> Losses:
         batch = train.read(rows.tolist())
         pixels, target = spec.normalise(sent(batch.images, device)), sent(batch.labels, device)
-        if mixing:
-            pixels, target = mixing(pixels, target, model.num_classes, rng)
         with tensor_float32(device, settings.precision == "tf32"):
             return recorded(update, pixels, target) if recorded else update(pixels, target)
 

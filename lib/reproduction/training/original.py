@@ -70,7 +70,7 @@ def untrained(name: str, seed: int = 0, device: torch.device | str | None = None
     if name == "tiny-mae":
         raise ValueError(
             "models: only the trained 'tiny-mae' comes with the package, not its pretraining; "
-            "use source='shipped', or do both with tools/train_shipped.py tiny-mae"
+            "use source='shipped', or do both with tools/train_shipped.py of commit 1e87ea29"
         )
     start = RANDOM if name == "tiny" else None
     return load_model(name, start, new_head=True, seed=seed, device=device)

@@ -15,9 +15,8 @@ from PIL import Image
 from relevit.attribution import METHODS as ALL_METHODS
 from reproduction.plots import style
 from reproduction.plots.images import image_grid
-from reproduction.plots.intervals import intervals
 from reproduction.plots.overlay import Overlay, overlay_figure
-from reproduction.plots.tables import attention_rows
+from reproduction.plots.shared import paired_changes
 
 IMAGES = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
 MAP = Overlay(torch.rand(8, 8), (0, 0, 8, 8), "gae")
@@ -53,8 +52,12 @@ def one_font(monkeypatch):
     [
         lambda names: image_grid([(names[0], IMAGES)], [names]),
         lambda names: overlay_figure(Image.new("L", (8, 8)), names[0], [[MAP], [MAP]]),
-        lambda names: intervals(pd.DataFrame({"set": names, "value": 2.0}), "set", "value"),
-        lambda names: attention_rows(torch.rand(2, 2), names, ""),
+        lambda names: paired_changes(
+            pd.DataFrame(
+                {"dataset": names, "change": "", "change_pts": 2.0, "low_pts": 1, "high_pts": 3}
+            ),
+            "",
+        ),
     ],
 )
 def test_letters_of_names_are_drawn_or_told_and_no_boxes(draw, one_font):

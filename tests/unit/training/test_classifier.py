@@ -101,22 +101,6 @@ def test_stopped_and_resumed_same_bytes_whatever_torchs_seed(tmp_path, monkeypat
         assert result(tmp_path / "stopped") != result(tmp_path / "whole")
 
 
-# Mixing
-
-
-def test_batches_are_mixed_by_what_is_handed_in(tmp_path):
-    drawn = []
-
-    def mixing(pixels, labels, classes, rng):
-        drawn.append(rng.random())
-        return pixels, torch.eye(classes)[labels]
-
-    history = run(tmp_path / "mixed", mixing=mixing)
-    assert len(set(drawn)) == 6, "another draw in each batch of each epoch"
-    losses = [row["train_loss"] for row in run(tmp_path / "plain")[1:]]
-    assert losses == pytest.approx([row["train_loss"] for row in history[1:]])
-
-
 @pytest.mark.parametrize("warmup", [0.0, 0.25])
 def test_rates_rise_and_fall_as_a_cosine_to_zero(warmup):
     settings = replace(SETTINGS, warmup=warmup)
