@@ -19,9 +19,8 @@ from reproduction.measures.paired import ORIGINAL, difference
 from reproduction.params.cells import params_of
 from reproduction.runs import outcomes, runs
 from reproduction.runs import table as run_table
-from reproduction.runs.one_run import training_images
 from reproduction.runs.outcomes import ARM, ENDS
-from reproduction.runs.runs import Row
+from reproduction.runs.runs import Row, training_images
 from reproduction.runs.table import OWN
 from reproduction.stages import preset_file
 

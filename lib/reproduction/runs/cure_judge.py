@@ -48,8 +48,8 @@ from reproduction.measures.context import backgrounds_challenge
 from reproduction.measures.judged import load_callable
 from reproduction.measures.paired import difference
 from reproduction.params.yaml_files import yaml_values
-from reproduction.runs.one_run import with_masks
 from reproduction.runs.outcomes import worst
+from reproduction.runs.runs import with_masks
 
 TASK = "cure_task.yaml"
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")

@@ -24,7 +24,7 @@ from relevit.masks.backbone import feature_model, feature_spec
 from relevit.masks.stored import MASKS, load_masks, save_masks
 from relevit.models.loading import RANDOM, OwnModel, open_model
 from relevit.protocols import options
-from reproduction.runs.one_run import with_masks
+from reproduction.runs.runs import with_masks
 from reproduction.stages import digest
 
 TRAIN, VAL, SHARE = "train", "val", 0.8  # of the source; the share that originals learn from

@@ -17,7 +17,7 @@ from relevit.data.image_set import picture_set
 from relevit.finetune.loop import CROP_MARGIN, augment
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
-from reproduction.runs import one_run as runs
+from reproduction.runs import runs
 
 from ..micro_finetuning import SPEC, pictures
 

@@ -13,7 +13,7 @@ from relevit.finetune.learning_rate import (
     judge,
 )
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.search import arm_params, rate_factor
+from reproduction.runs.runs import arm_params, rate_factor
 
 
 def tried(drops, rising=()):
