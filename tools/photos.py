@@ -32,9 +32,8 @@ from relevit.finetune.epochs import LOG
 from relevit.finetune.learning_rate import highest_passing, judge
 from reproduction import plots
 from reproduction.measures.class_changes import rank_correlation
-from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.runs import photos
-from reproduction.runs.outcomes import ENDS
 from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, tokencut
 from reproduction.runs.photos import SEARCHED, Run, folder_of
 
@@ -325,8 +324,7 @@ def _beside(arm: str, rival: str, of: Mapping[str, pd.DataFrame]) -> str:
 def _ends(ours: pd.DataFrame, other: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:
     """`name_pts`, `name_low_pts` and `name_high_pts` of a difference, by the seeds of both."""
     pair = [seen[seen["dataset"].isin(sets)] for seen in (ours, other)]
-    found = difference(*pair, sets)
-    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
+    return ends(difference(*pair, sets), name)
 
 
 def _level(seen: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:

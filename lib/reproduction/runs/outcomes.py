@@ -30,7 +30,7 @@ from relevit.finetune.step import make_optimizer
 from relevit.models import checkpoints
 from relevit.models.spec import ModelSpec
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
-from reproduction.measures.paired import BASIS, ORIGINAL, difference, figure_means
+from reproduction.measures.paired import ORIGINAL, difference, ends, figure_means
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.params.cells import Params
 from reproduction.runs.runs import (
@@ -56,7 +56,6 @@ LEANING = {  # what a table for people calls these figures
     "on_object_pct": "on the object, %",
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
-ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 
 
 def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -206,7 +205,7 @@ def compared(
             rival = of_group.get((of_arm.get(arm), *place))
             if rival is not None:
                 lead = difference(seen, rival)
-                row |= {f"{name}_{end}": lead[key] for end, key in ENDS.items()}
+                row |= ends(lead, name)
                 row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
         found.append(row | worst(seen, bench) | means.to_dict())
@@ -226,8 +225,7 @@ def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
     for arm, seen in of_arm.items():
         found[arm] = difference(seen, before).drop("seeds_better").to_dict()
         if arm != ours:
-            lead = difference(of_arm[ours], seen)
-            found[arm] |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
+            found[arm] |= ends(difference(of_arm[ours], seen), "lead")
     return pd.DataFrame.from_dict(found, orient="index")
 
 
