@@ -13,8 +13,8 @@ import scipy
 
 from relevit.choices.words import MAP_LOSSES
 from relevit.finetune.epochs import History
+from relevit.finetune.loop import CLASS_LOSSES
 from relevit.finetune.settings import FinetuneChoices
-from relevit.finetune.validation import CLASS_LOSSES
 
 # What counts as a rise of the classification loss: at 0.01 nats the right class is 1 % less
 # probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.

@@ -35,7 +35,6 @@ from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
-from relevit.finetune.loop import finetune
 from relevit.finetune.own_audit import Audited, audit_images, with_masks
 from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
 from relevit.finetune.own_data import HELD_OUT, TOKENCUT, OwnData, divide, sample, sample_evenly
@@ -52,9 +51,9 @@ from relevit.finetune.own_folder import (
     with_mask_files,
 )
 from relevit.finetune.own_images import OwnImages, batches, need_knowledge, read, training_images
+from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
-from relevit.finetune.validation import validation_figures
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.trunk import Frozen
@@ -103,6 +102,13 @@ class OwnRun:
             Row(NAMES[cure], cure, each, self.out / f"{names[cure]}_lr_{each:g}")
             for cure, each in wanted
         ]
+
+    @property
+    def start(self) -> Start:
+        """Where all of them start, and what they see."""
+        seen = self.images
+        shown = (seen.train, seen.validation, len(seen.validation), seen.maps)
+        return Start(self.model.network, self.model.spec, *shown, self.identity, seen.found)
 
     @property
     def frozen(self) -> Frozen:
@@ -243,9 +249,8 @@ def search(
         try:
             history = _finetuned(run, row, say, step)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
-            judged = {"drop_pts": float("inf"), "rising": True, "log": []}
-        else:
-            judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history}
+            history = None
+        judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history or []}
         rows.append(row._asdict() | {"folder": row.folder.name} | judged)
         say(f"rate {row.lr:g}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
@@ -335,29 +340,9 @@ def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, 
         goes_on, what = False, f"{name}, epoch {epoch} of {epochs}"
         step(what, (before * epochs + epoch - 1) * steps + done, runs * epochs * steps)
 
-    network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
-    figures = validation_figures(
-        spec,
-        images=len(shown),
-        maps=run.images.maps,
-        precision=settings.precision,
-        masks=run.images.found,
-        draw=lambda name, places, **options: shown.select(list(places)),
-        frozen=run.frozen,
+    return run.start.finetuned(
+        settings, row.folder, kept=run.frozen.folder, on_epoch=on_epoch, on_step=on_step
     )
-    history = finetune(
-        network,
-        spec,
-        run.images.train,
-        figures,
-        settings,
-        row.folder,
-        inputs=dict(run.identity),
-        kept=run.frozen.folder,
-        on_epoch=on_epoch,
-        on_step=on_step,
-    )
-    return network, history
 
 
 # What came of it
@@ -366,17 +351,16 @@ def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, 
 def answer_all(
     run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
 ) -> pd.DataFrame:
-    """Every model's answer to every test image: columns of `Classifier.predict`, and `model`,
-    `dataset`, `index` (number of the image in its set) and `file` (its path in the set's folder).
+    """Every model's answer to every test image: columns of `Classifier.answer`, and `model` and
+    `file` (its path in the set's folder).
     """
-    c, spec, rows = run.choices, run.model.spec, []
+    c, rows = run.choices, []
+    shown = {name: sample(part, c.test_images, c.seed) for name, part in run.data.test.items()}
+    files = [name for part in shown.values() for name in part.ids]
     for name, network in models.items():
-        classifier = Classifier(network, spec, frozen=run.frozen)
-        for dataset, part in run.data.test.items():
-            shown = sample(part, c.test_images, c.seed)
-            answers = classifier.predict(batches(shown, run.model.view))
-            names = {"index": range(len(answers)), "file": shown.ids}
-            rows.append(answers.assign(model=name, dataset=dataset, **names))
+        classifier = Classifier(network, run.model.spec, frozen=run.frozen)
+        sets = {dataset: batches(part, run.model.view) for dataset, part in shown.items()}
+        rows.append(classifier.answer(sets).assign(model=name, file=files))
         say(f"answered: {name}")
     return pd.concat(rows, ignore_index=True)
 

@@ -12,7 +12,7 @@ import json
 import math
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import count, product
@@ -34,12 +34,10 @@ from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
-from relevit.finetune.hyperparameters import paper_rate
 from relevit.finetune.learning_rate import choose_learning_rate, judge, kept_epoch, taken_rate
-from relevit.finetune.loop import finetune
-from relevit.finetune.settings import resolved
+from relevit.finetune.run import Start
+from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
-from relevit.finetune.validation import validation_figures
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
@@ -523,50 +521,30 @@ def _make(row: Row, known: dict[str, Any]) -> None:
 
 
 def finetune_at(
-    cfg: Params,
-    bench: Benchmark,
-    lr: float,
-    origin: Path,
-    folder: Path,
-    on_epoch: Callable[[dict], None] = lambda row: None,
-    *,
-    validated: Collection[int] | None = None,
-    kept: Path | None = None,
+    cfg: Params, bench: Benchmark, lr: float, origin: Path, folder: Path, **how: Any
 ) -> tuple[torch.nn.Module, History]:
-    """One finetuning run as `cfg` describes it, at one learning rate.
+    """One finetuning run as `cfg` describes it, at one learning rate (`run.Start.finetuned`).
 
-    `origin` are the original model's weights. `validated` are the epochs after which validation
-    images are looked at, 0 for before; None, and wherever they choose the epoch, after each, which
-    takes a third of the time. `kept` as `finetune`, and resumes and raises as that.
+    `origin` are the original model's weights.
     """
-    device = choose_device(cfg.device)
-    spec = bench.spec(cfg.model)
-    settings = resolved(cfg, lr, choose_precision(cfg.precision, device))
-    model = load_model(cfg.model, origin, device=device)
-    figures = validation_figures(
-        spec,
-        images=cfg.validation_images,
-        maps=cfg.validation_maps,
-        precision=settings.precision,
-        masks=validation_masks(cfg, bench),
-        seed=bench.validation_seed(cfg.seed),
-        draw=partial(bench.draw, **bench.masks_for(cfg.protocol)),
-        frozen=None if kept is None else Frozen(kept, cfg.trained_blocks),
-    )
-    train = images_to_crop(cfg, bench)
-    history = finetune(
-        model,
+    settings = resolved(cfg, lr, choose_precision(cfg.precision, choose_device(cfg.device)))
+    return start_of(cfg, bench, origin).finetuned(settings, folder, **how)
+
+
+def start_of(cfg: Params, bench: Benchmark, origin: Path) -> Start:
+    """Where a run starts, from the weights of its original, and what it sees."""
+    spec, train = bench.spec(cfg.model), images_to_crop(cfg, bench)
+    how = {"seed": bench.validation_seed(cfg.seed), "size": spec.image_size}
+    counts = cfg.validation_images, cfg.validation_maps
+    return Start(
+        load_model(cfg.model, origin, device=choose_device(cfg.device)),
         spec,
         train,
-        figures,
-        settings,
-        folder,
-        inputs=_inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
-        validated=validated if cfg.keep == "last" else None,
-        kept=kept,
-        on_epoch=on_epoch,
+        bench.draw("validation", range(max(counts)), **how, **bench.masks_for(cfg.protocol)),
+        *counts,
+        _inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
+        validation_masks(cfg, bench),
     )
-    return model, history
 
 
 def _inputs(cfg: Params, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:

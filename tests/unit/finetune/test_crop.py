@@ -145,46 +145,40 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
 
 
 @pytest.fixture
-def handed_on(monkeypatch, tmp_path):
-    """What a run with some parameters hands to `finetune` and to `validation_figures`."""
+def started(monkeypatch, tmp_path):
+    """Where a run with some parameters starts, without its model."""
 
-    def asked(cfg, bench, **options):
-        seen = {}
+    def asked(cfg, bench):
         if bench is not CUTOUTS:
             monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
         monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
         monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
-        monkeypatch.setattr(runs, "validation_figures", lambda spec, **given: seen.update(given))
-        monkeypatch.setattr(
-            runs, "finetune", lambda m, s, train, *_, **given: seen.update(given, train=train) or []
-        )
-        cfg = cfg.model_copy(update={"device": "cpu"})
-        runs.finetune_at(cfg, bench, 1.0e-6, tmp_path, tmp_path, **options)
-        return seen
+        return runs.start_of(cfg.model_copy(update={"device": "cpu"}), bench, tmp_path)
 
     return asked
 
 
 @pytest.mark.parametrize("protocol", ["published", "described"])
-def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
-    photographs, handed_on, protocol
-):
+def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(photographs, started, protocol):
     cfg = params_of(FINETUNED)(images_per_class=2, model="vit-b", protocol=protocol)
-    seen = handed_on(cfg, photographs)
-    shown = seen["draw"]("validation", range(2), size=MODEL).masks
+    seen = started(cfg, photographs)
     soft = protocol == "published"
-    assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
-    assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
+    for part in (seen.train, seen.validation):
+        assert bool(fractions(part.masks).any()) == soft
+    assert ("edges" in seen.inputs) == soft, "a run with other masks is another run"
 
 
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
-    photographs, handed_on, seed, drawn
+    photographs, started, seed, drawn
 ):
     """Drawings for validation are the same ones for all runs, which keep their identity."""
     model, bench = ("tiny", CUTOUTS) if drawn else ("vit-b", photographs)
-    seen = handed_on(params_of(FINETUNED)(images_per_class=1, seed=seed, model=model), bench)
-    own = 0 if drawn else seed
-    assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
-    assert ("validation_seed" in seen["inputs"]) == (own > 0)
+    asked = {"validation_images": 40, "validation_maps": 8, "images_per_class": 1}
+    seen = started(params_of(FINETUNED)(**asked, seed=seed, model=model), bench)
+    own, size = 0 if drawn else seed, bench.spec(model).image_size
+    shown = bench.draw("validation", range(40), seed=own, size=size)
+    assert torch.equal(seen.validation.images, shown.images)
+    assert seen.inputs.get("validation_seed", 0) == own
+    assert ("validation_seed" in seen.inputs) == (own > 0)

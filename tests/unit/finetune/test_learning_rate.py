@@ -5,13 +5,13 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
     choose_learning_rate,
     class_loss_column,
     highest_passing,
     judge,
 )
+from relevit.finetune.settings import BASELINES
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.runs import arm_params, rate_factor
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from habitats.cutouts import CUTOUTS
+from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
-from relevit.finetune.validation import validation_figures
 from relevit.models.spec import ModelSpec
 
 SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
@@ -15,12 +15,11 @@ SPEC = ModelSpec("micro", "none", 28, mean=(0.5,) * 3, std=(0.5,) * 3)
 
 def test_figures_are_of_all_images_whatever_the_batches(build_vit):
     model = build_vit(num_classes=40).float()
-    how = {"images": 60, "maps": 7, "precision": "float32", "seed": 2, "draw": CUTOUTS.draw}
-    figures = validation_figures(SPEC, **how)
-    found = [figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 7, 50)]
+    shown = CUTOUTS.draw("validation", range(60), seed=2, size=28)
+    start = Start(model, SPEC, shown, shown, 60, 7, {})
+    found = [start.figures(model, FinetuneSettings(lr=1.0, batch_size=size)) for size in (1, 7, 50)]
     terms = ("background", "foreground", "relevance", "classification", "total")
     names = {"top1_pct", "confidence_loss", "label_loss", *(f"loss_{term}" for term in terms)}
-    shown = CUTOUTS.draw("validation", range(60), seed=2, size=28)
     logits = model(SPEC.normalise(shown.images)).detach().double()
     answers, losses = logits.argmax(dim=1), torch.nn.functional.cross_entropy
     wanted = {
@@ -36,13 +35,10 @@ def test_figures_are_of_all_images_whatever_the_batches(build_vit):
 
 
 def test_a_smaller_set_gives_figures_of_what_there_is(build_vit):
-    def draw(name, indices, **options):
-        return CUTOUTS.draw(name, list(indices)[:5], **options)
-
+    shown = CUTOUTS.draw("validation", range(5), size=28)
     model, settings = build_vit(num_classes=40).float(), FinetuneSettings(lr=1.0, batch_size=4)
     found, wanted = (
-        validation_figures(SPEC, images=images, maps=maps, precision="float32", draw=draw)
+        Start(model, SPEC, shown, shown, images, maps, {}).figures(model, settings)
         for images, maps in ((60, 7), (5, 5))
     )
-    assert found(model, settings) == wanted(model, settings)
-    assert len(found(model, settings)["class_losses"]) == 5
+    assert found == wanted and len(found["class_losses"]) == 5
