@@ -24,20 +24,21 @@ from torch import nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
 from relevit.choices.own import OwnChoices
-from relevit.choices.words import Cure
+from relevit.choices.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
+from relevit.data.filling import fit_for_swap
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
+from relevit.finetune.augmenting import backgrounds
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
-from relevit.finetune.own_audit import Audited, audit_images, with_masks
-from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
-from relevit.finetune.own_data import HELD_OUT, TOKENCUT, OwnData, divide, sample, sample_evenly
+from relevit.finetune.own_audit import Audited, audit_images, is_box, with_masks
 from relevit.finetune.own_folder import (
     FREE,
     SAID,
@@ -50,7 +51,19 @@ from relevit.finetune.own_folder import (
     scaled,
     with_mask_files,
 )
-from relevit.finetune.own_images import OwnImages, batches, need_knowledge, read, training_images
+from relevit.finetune.own_images import (
+    HELD_OUT,
+    TOKENCUT,
+    OwnData,
+    OwnImages,
+    batches,
+    divide,
+    need_knowledge,
+    read,
+    sample,
+    sample_evenly,
+    training_images,
+)
 from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
@@ -61,6 +74,32 @@ from relevit.models.trunk import Frozen
 ORIGINAL = "original"
 REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
+
+
+class _Told(dict[str, str]):
+    """What is said of each cure; of an extension's the sentence of "" with its name in it."""
+
+    def __missing__(self, cure: str) -> str:
+        return self[""].format(cure)
+
+
+# What tables and folders call the models, and what each cure trains on.
+NAMES = _Told({
+    "label": "without",
+    "relevance": "with relevance",
+    "swap": "with swaps",
+    "both": "with both",
+    "": "with {}",
+})  # fmt: skip
+ABOUT = _Told({
+    "label": "the class term alone",
+    "relevance": "the relevance terms",
+    "swap": "the class term on swapped backgrounds",
+    "both": "the relevance terms on swapped backgrounds",
+    "": "the class term on images changed by {}",
+})  # fmt: skip
+SWAPPED = ("swap", "both")
+LOOKING = ("relevance", "both")
 
 
 class Row(NamedTuple):
@@ -120,6 +159,41 @@ class OwnRun:
         """Test images for pictures: of as many classes as possible, of the last shifted set, or
         held out."""
         return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
+
+
+# Which cure
+
+
+def cure_settings(choices: OwnChoices, cure: Cure) -> dict[str, Any]:
+    """What `FinetuneSettings` is told by a cure, beside rate and precision."""
+    weights = {name.removeprefix("weight_"): getattr(choices, name) for name in LOSS_WEIGHTS}
+    if cure not in LOOKING:
+        weights["relevance"] = 0.0
+    asked = {name: getattr(choices, name) for name in FinetuneChoices.model_fields}
+    if cure not in SWAPPED:
+        asked["augmentation"] = "none" if cure in OWN_CURES else cure
+    return asked | {"weights": weights | choices.more_losses}
+
+
+def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tuple[Cure, str]:
+    """The cure of a run on the images `train`, and why it is that one.
+
+    `drawn` has their masks as they are on disk, None where TokenCut made them. Source of what
+    `auto` takes: docs/cures.md and docs/photographs.md.
+    Raises: as `backgrounds`, where a swap is asked for and there is nothing to swap.
+    """
+    count = int(fit_for_swap(train).sum())
+    asked = {choices.cure, choices.against if choices.control else ""}
+    if count < 2 and asked & set(SWAPPED):
+        backgrounds(train, choices.augmentation)  # which says why not
+    if choices.cure != "auto":
+        return choices.cure, "as asked"
+    if drawn is not None and all(is_box(drawn.mask(place)) for place in range(len(drawn))):
+        return "relevance", "the masks are boxes, with which no other was better on drawings"
+    if count < 2:
+        found = f"{count} of {len(train)} training images have a mask and a background beside it"
+        return "relevance", f"{found}, and a swap needs two"
+    return "swap", "what led on photographs (docs/photographs.md)"
 
 
 # Before the work
