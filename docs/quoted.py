@@ -41,7 +41,7 @@ QUOTED = re.compile(
     rf"|(?P<number>{NUMBER})(?P<interval> \({NUMBER} to {NUMBER}\))?<!--=(?P<source>[^>]+?)-->"
 )
 BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", re.DOTALL)
-UNITS = ("", "_pts", "_pct")
+UNITS = ("", "_pts", "_pct", "_logits")
 SEES = "_sees"
 PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
 USUAL = {
@@ -50,7 +50,7 @@ USUAL = {
     "maps": {"run": "study"},
     "methods": {"target": "predicted"},
     "controls": {"classes": "animals", "arm": "relevance", "masks": "annotated", "world": "own"},
-    "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation"},
+    "truth": {"model_run": "original", "dataset": "a", "score": "rank_correlation", "zero": "own"},
 }
 SHIFTED = ("a", "r", "sketch", "objectnet", "si_location", "si_rotation", "si_size")
 SETS = ("val", "a", "r", "sketch", "v2", *SHIFTED[3:])
@@ -460,18 +460,98 @@ def _judge_cures() -> Table:
     return rows, named | columns
 
 
+def _judge_groups() -> Table:
+    """In which group of equals each method is, by zero and model; the best of its worst first.
+
+    In brackets where it is not truer, beyond chance, than a random map, and than on shuffled
+    weights.
+    """
+    rows = read("judge")
+    rows = rows[rows["group"] != ""]
+    apart = (rows[["over_random_low_pts", "over_shuffled_low_pts"]].astype(float) > 0).all(axis=1)
+    shown = rows.assign(group=rows["group"].where(apart, "(" + rows["group"] + ")"))
+    wide = shown.pivot(index="method", columns=["zero", "model"], values="group")
+    plain = rows.assign(group=rows["group"].astype(int)).groupby("method")["group"]
+    order = plain.agg(["max", "sum"]).sort_values(["max", "sum"], kind="stable").index
+    return pd.DataFrame({"method": order}), {"method": "`method`"} | {
+        f"{head}: `{model}`": lambda row, key=(zero, model): wide.loc[row["method"], key]
+        for zero, head in {"own": "own zero", "least": "least value"}.items()
+        for model in ("dinov2-s8", "tiny", "tiny-mae")
+    }
+
+
 def _judge(model: str) -> Table:
-    """A row a method that `relevit judge` has judged, the truest first."""
+    """A row a method that `relevit judge` has judged, by groups of equals from its own zero."""
+    rows = read("judge")
+    rows = rows[rows["model"] == model]
+    least = rows[rows["zero"] == "least"].set_index("method")
+
+    def of_least(spec: str) -> Spec:
+        return lambda row: cell(least.loc[row["method"]], spec)
+
+    tested = {"mIoU (%)": "miou:0~", "erasing (points)": "erasing:+0~"}
+    return rows[rows["zero"] == "own"], {
+        "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
+        "own zero: group": "group",
+        "truth (%)": "truth:0~",
+        "shuffled": "shuffled:0",
+        "least value: group": of_least("group"),
+        "truth (%) ": of_least("truth:0~"),
+        "shuffled ": of_least("shuffled:0"),
+        **({} if (rows["miou_pct"] == "").all() else tested),
+    }
+
+
+def _judge_models() -> Table:
+    """What the truth is of each model that the judge has."""
+    return read("judge_models"), {
+        "model": "`model`",
+        "animal": "animal:0.0~",
+        "first thing": "thing_1:+0.00~",
+        "second thing": "thing_2:+0.00~",
+        "texture": "texture:0.0~",
+        "gap of two parts (%)": "gap:0",
+        "(shapley), truth (%)": "shapley:0~",
+        "best method": "`best_method`",
+        "its truth (%)": "best:0~",
+        "worths add up, from the own zero": "adds_up_own",
+        "from the least value": "adds_up_least",
+    }
+
+
+def _zero(row: pd.Series) -> str:
+    return {"own": "a map's own zero", "least": "its least value"}[row["zero"]]
+
+
+def _judge_agreement() -> Table:
+    """Whether the judge's models agree on the order of methods."""
+    return read("judge_agreement"), {
+        "mass is counted from": _zero,
+        "models": "models",
+        "methods": "methods",
+        "Kendall's W": "w:0.00",
+        "p": "p:0.0000",
+        "lowest rank correlation of two models": "lowest:+0.00",
+    }
+
+
+def _judge_draws() -> Table:
+    """Whether the judge's draws of scenes agree."""
+    return read("judge_draws"), {
+        "model": "`model`",
+        "mass is counted from": _zero,
+        "rank correlation of two draws (lowest)": "lowest:0.00",
+        "standard deviation over draws (points)": "spread:0.0",
+        "first": lambda row: ", ".join(f"`{name}`" for name in row["first"].split()),
+    }
+
+
+def write_judged() -> None:
+    """The judge's CSV files, from its records."""
     from reproduction.measures import judged  # loads torch
 
-    rows = judged.table(judged.read_records(RESULTS / "judge"), model)
-    return rows.astype(str), {
-        "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
-        "truth (%)": "truth:0~",
-        "first part right (%)": "same_first:0~",
-        "mIoU (%)": "miou:0~",
-        "erasing (points)": "erasing:+0~",
-    }
+    for name, text in judged.files(judged.read_records(RESULTS / "judge")).items():
+        (RESULTS / name).write_text(text, encoding="utf-8")
 
 
 def _stages() -> Table:
@@ -512,8 +592,13 @@ TABLES: dict[str, Callable[[], Table]] = {
     "stages": _stages,
     "study": _study,
     "audit_known": _audit_known,
+    "judge_groups": _judge_groups,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
-    "judge_tiny": lambda: _judge("tiny-mae"),
+    "judge_tiny": lambda: _judge("tiny"),
+    "judge_mae": lambda: _judge("tiny-mae"),
+    "judge_models": _judge_models,
+    "judge_agreement": _judge_agreement,
+    "judge_draws": _judge_draws,
     "judge_cures": _judge_cures,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
@@ -595,6 +680,7 @@ def main() -> int:
     """Write all pages anew, or none; 2 where a number has no source."""
     named = {path.relative_to(ROOT).as_posix(): path for path in pages()}
     try:
+        write_judged()
         texts = {path: rewritten(path) for path in named.values()}
     except ValueError as error:
         print(f"numbers: {error}", file=sys.stderr)

@@ -3,7 +3,9 @@
 A scene is drawn again without a part, all else equal to the pixel. The *worth* of the part is by
 how much the logit of the class answered for the whole scene falls. A map's *mass* on a part is its
 sum over the pixels that show it. A faithful map has its mass where the worth is. Beyond both
-papers; BAM has scenes of known parts, too (Yang and Kim 2019, Benchmarking Attribution Methods).
+papers; the protocol is the single deletion of FunnyBirds (Hesse, Schaub-Meyer and Roth 2023), on
+parts of a scene in place of those of a bird. A sum needs a zero: a map's own, or its least value
+(ZEROS). The two tell different truths.
 
 A part is worth what it adds to what lies beneath it, which is seen without it. There are no
 shadows; soft edges and an animal that is see-through change pixels that are not the part's
@@ -13,9 +15,10 @@ worth and no mass: NaN.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +37,10 @@ from relevit.models.spec import ModelSpec
 
 PAIRS = tuple(combinations(PARTS, 2))
 SCORES = ("rank_correlation", "same_first_pct")
+# What a map's mass is counted from: the method's own 0, or the least value of each heatmap, which
+# then runs from 0 up as heatmaps that are shown or trained on do.
+Zero = Literal["own", "least"]
+ZEROS: tuple[Zero, ...] = ("own", "least")
 
 
 class Scenes(NamedTuple):
@@ -57,14 +64,14 @@ def draw_scenes(
     indices: Sequence[int],
     *,
     size: int | None = None,
-    pairs: bool = False,
+    together: int = 1,
 ) -> Scenes:
-    """Draw scenes of a set by number, whole, without each part and, if asked for, each pair.
+    """Draw scenes of a set by number, whole, and without each 1 to `together` of the parts.
     The benchmark is `composable`.
     """
     whole = bench.draw(set_name, indices, size=size)
     without, second = {}, torch.zeros_like(whole.masks)
-    for parts in [*((part,) for part in PARTS), *(PAIRS if pairs else ())]:
+    for parts in (each for count in range(together) for each in combinations(PARTS, count + 1)):
         drawn = bench.draw(set_name, indices, size=size, without=parts)
         without[parts] = drawn.images
         if parts == THINGS[:1] and drawn.props is not None:
@@ -90,8 +97,39 @@ def pair_gaps(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Float[Tensor
 
     In logits, in the order of PAIRS. `scenes` are drawn with pairs.
     """
-    falls = _falls(model, spec, scenes)
+    return _gaps(_falls(model, spec, scenes))
+
+
+def _gaps(falls: Mapping[tuple[str, ...], Tensor]) -> Tensor:
     return torch.stack([falls[a, b] - falls[a,] - falls[b,] for a, b in PAIRS], dim=1)
+
+
+def gap_pct(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> float:
+    """`pair_gaps` in percent of what the answer loses without the pairs, both without sign."""
+    falls = _falls(model, spec, scenes)
+    both = torch.stack([falls[pair] for pair in PAIRS], dim=1)
+    return 100 * float(_gaps(falls).abs().nanmean() / both.abs().nanmean())
+
+
+def shapley_worths(
+    model: nn.Module, spec: ModelSpec, scenes: Scenes
+) -> Float[Tensor, "scenes parts"]:
+    """What each part is worth by Shapley's value: what it adds, over all orders in which they come.
+
+    They add up to what the answer loses without all parts. A part of which no pixel is seen has
+    none, as in `part_worths`. `scenes` are drawn without all subsets of PARTS.
+    """
+    falls = {(): 0.0, **_falls(model, spec, scenes, hidden=True)}
+    values, number = [], len(PARTS)
+    for part in PARTS:
+        others = [parts for parts in falls if part not in parts]
+        added = 0.0
+        for parts in others:
+            both = tuple(each for each in PARTS if each == part or each in parts)
+            orders = math.factorial(len(parts)) * math.factorial(number - len(parts) - 1)
+            added = added + orders / math.factorial(number) * (falls[both] - falls[parts])
+        values.append(added)
+    return torch.where(scenes.shown() > 0, torch.stack(values, dim=1), torch.nan)
 
 
 def outside_pct(scenes: Scenes) -> Float[Tensor, "scenes parts"]:
@@ -153,14 +191,20 @@ def part_masses(
     maps: Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"],
     scenes: Scenes,
     grid: tuple[int, int],
+    zero: Zero = "own",
 ) -> Float[Tensor, "scenes parts"]:
-    """The sum of each map, signed as it is, over the pixels that show each part.
+    """The sum of each map over the pixels that show each part, counted from `zero`.
 
-    Maps of a `grid` of patches become pixels by bilinear interpolation, without scaling.
+    Maps of a `grid` of patches become pixels by bilinear interpolation, without scaling. From its
+    own zero a map is signed as it is. One that is the same everywhere has no least value to tell
+    from the others, and keeps its own zero: its mass is area.
     """
     heat = maps.double()
     if maps.ndim == 2:
         heat = to_heatmap(heat, tuple(scenes.owners.shape[1:]), grid, normalise=False)
+    if zero == "least":
+        least, most = (end(dim=(1, 2, 3), keepdim=True) for end in (heat.amin, heat.amax))
+        heat = torch.where(most > least, heat - least, heat)
     sums = [(heat[:, 0] * (scenes.owners == i)).sum(dim=(1, 2)) for i in range(len(PARTS))]
     return torch.stack(sums, dim=1)
 
@@ -224,16 +268,25 @@ def causal_of_maps(
     scenes: Scenes,
     grid: tuple[int, int],
 ) -> pd.DataFrame:
-    """The `causal_table` of maps, and of those of `known_maps` behind them."""
-    every = {**maps, **known_maps(worths, scenes, grid)}
-    masses = {name: part_masses(values, scenes, grid) for name, values in every.items()}
-    return causal_table(masses, worths)
+    """The `causal_table` of maps, and of those of `known_maps` behind them, from both ZEROS.
+
+    Columns: those of `causal_table`, and zero.
+    """
+    every, tables = {**maps, **known_maps(worths, scenes, grid)}, []
+    for zero in ZEROS:
+        masses = {name: part_masses(values, scenes, grid, zero) for name, values in every.items()}
+        tables.append(causal_table(masses, worths).assign(zero=zero))
+    return pd.concat(tables, ignore_index=True)
 
 
 @torch.inference_mode()
 def _falls(
-    model: nn.Module, spec: ModelSpec, scenes: Scenes
+    model: nn.Module, spec: ModelSpec, scenes: Scenes, *, hidden: bool = False
 ) -> dict[tuple[str, ...], Float[Tensor, " scenes"]]:
+    """By how much the answer's logit falls without parts; NaN where one is not seen.
+
+    `hidden` tells those, too: what is hidden by one part may be seen without it.
+    """
     device, seen = next(model.parameters()).device, scenes.shown() > 0
 
     def logits(images: Tensor) -> Tensor:
@@ -246,5 +299,5 @@ def _falls(
     for parts, images in scenes.without.items():
         fall = (whole - logits(images)).gather(1, answered)[:, 0]
         there = seen[:, [PARTS.index(part) for part in parts]].all(dim=1)
-        falls[parts] = torch.where(there, fall, torch.nan)
+        falls[parts] = fall if hidden else torch.where(there, fall, torch.nan)
     return falls

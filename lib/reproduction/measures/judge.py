@@ -1,22 +1,26 @@
 """An attribution method judged: three tests, on scenes and models that are the same for all.
 
 The tests are those of `07_segmentation`. *Truth*: of a map's mass, the share that lies where the
-worth of the drawn parts is. *Outlining*: its mIoU with the object. *Erasing*: by how much longer
-the answer holds when the least relevant pixels go first than when the most relevant do. What
-explains an answer is judged by it: erased is until the answer changes, whether it was right or not.
+worth of the drawn parts is, counted from both ZEROS. Beside it stands the same method on `shuffled`
+weights, which must not pass for the truth (Adebayo et al. 2018, Sanity Checks for Saliency Maps).
+*Outlining*: its mIoU with the object. *Erasing*: by how much longer the answer holds when the least
+relevant pixels go first than when the most relevant do. What explains an answer is judged by it:
+erased is until the answer changes, whether it was right or not.
 
 Scenes are of two sets: one mostly at home, where texture and things speak for the class, and one
-never at home. Of the two models one answers by its class token, the other by the mean of its
-patches, and leans on single things as well. MARKS are maps that nobody has to make: the true
-worths, the same everywhere, chance, and the object's mask.
+never at home. Of the models two answer by their class token, and `tiny-mae` by the mean of its
+patches. MARKS are maps that nobody has to make: the true worths, the same by Shapley's value, the
+same everywhere, chance, and the object's mask.
 """
 
 from __future__ import annotations
 
+import copy
 import platform
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +32,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 import relevit
+from habitats.composing import PARTS
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
 from relevit.base.seeding import seeded
@@ -41,22 +46,27 @@ from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
 from relevit.protocols import options
 from reproduction.measures.causal import (
+    ZEROS,
     Scenes,
+    Zero,
     causal_scores,
     draw_scenes,
+    gap_pct,
     part_masses,
     part_worths,
+    shapley_worths,
     worth_maps,
     worth_overlap_pct,
 )
 from reproduction.measures.methods import BATCH, chance_maps, explained_by, perturb
 
-MODELS = ("dinov2-s8", "tiny-mae")
+MODELS = ("dinov2-s8", "tiny", "tiny-mae")
+TRUTH_ONLY = ("tiny",)  # a third for agreement; erasing would double what a method takes
 SETS = ("val", "a")
 SCENES, QUICK = 60, 3  # of each set; three draws of 20 give the same order (docs/judge.md)
 PROBE = 2  # scenes on which a method is tried, and timed, before the work
 ERASING = Erasing(shares_pct=(20, 40, 60, 80))
-MARKS = ("truth", "flat", "random", "object")
+MARKS = ("truth", "shapley", "flat", "random", "object")
 BOUNDS = {"rank_correlation": (-1.0, 1.0), "erasing_pts": (-100.0, 100.0)}
 
 Maps = Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"]
@@ -88,18 +98,22 @@ def open_tasks(
     count: int = SCENES, models: tuple[str, ...] = MODELS, device: torch.device | None = None
 ) -> list[Task]:
     """Scenes of each of SETS, the first `count`, as each of the models sees them."""
-    bench, tasks = habitats(), []
-    parts = [
-        draw_scenes(bench, name, range(count), size=bench.spec(MODELS[0]).image_size)
-        for name in SETS
+    bench, scenes = habitats(), drawn(count)
+    return [
+        make_task(name, load_model(name, device=device), bench.spec(name), scenes)
+        for name in models
     ]
+
+
+@cache
+def drawn(count: int, together: int = 1) -> Scenes:
+    """Scenes of each of SETS, the first `count`, also without 1 to `together` parts."""
+    bench = habitats()
+    how = {"size": bench.spec(MODELS[0]).image_size, "together": together}
+    parts = [draw_scenes(bench, name, range(count), **how) for name in SETS]
     without = {part: torch.cat([each.without[part] for each in parts]) for part in parts[0].without}
     owners = torch.cat([each.owners for each in parts])
-    scenes = Scenes(join([each.whole for each in parts]), without, owners)
-    for name in models:
-        model, spec = load_model(name, device=device), bench.spec(name)
-        tasks.append(make_task(name, model, spec, scenes))
-    return tasks
+    return Scenes(join([each.whole for each in parts]), without, owners)
 
 
 def make_task(name: str, model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Task:
@@ -109,24 +123,41 @@ def make_task(name: str, model: nn.Module, spec: ModelSpec, scenes: Scenes) -> T
     return Task(name, model, spec, scenes, target, part_worths(model, spec, scenes))
 
 
-def scene_names(count: int) -> list[str]:
-    """Names of the scenes' pictures, in order."""
-    return [f"{name}_{place:02}.png" for name in SETS for place in range(count)]
+def shuffled(task: Task) -> Task:
+    """The same scenes and answers, and a model that knows nothing: the entries of each of its
+    tensors stand in another order, drawn from seed 0, so that they are as large as before.
+    """
+    model = copy.deepcopy(task.model)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for part in model.parameters():
+            order = torch.randperm(part.numel(), generator=draw).to(part.device)
+            part.copy_(part.flatten()[order].view_as(part))
+    return task._replace(model=model)
 
 
 def marks(task: Task) -> dict[str, Maps]:
-    """MARKS: what true, meaningless and outlining maps score."""
+    """MARKS but `shapley`: what true, meaningless and outlining maps score."""
     true = worth_maps(task.worths, task.scenes)
     chance = chance_maps(len(true), task.spec.grid[0] * task.spec.grid[1])
-    found = (true, torch.ones_like(true), chance, task.scenes.whole.masks.float())
-    return dict(zip(MARKS, found, strict=True))
+    masks = task.scenes.whole.masks.float()
+    return {"truth": true, "flat": torch.ones_like(true), "random": chance, "object": masks}
+
+
+def shapley(task: Task) -> Maps:
+    """The mark `shapley`, of a task of `open_tasks`: the truth, were worths to add up.
+
+    Where it falls short of `truth` as far as methods do, the truth is a matter of definition.
+    """
+    every = drawn(len(task.target) // len(SETS), len(PARTS))
+    return worth_maps(shapley_worths(task.model, task.spec, every), task.scenes)
 
 
 def maps_of(task: Task, method: Method, count: int | None = None) -> Maps:
     """A method's maps of the first `count` scenes, each for the answer; it draws from seed 0.
 
-    Raises: ValueError for maps of another shape, for those of all scenes as `need_saying`, and for
-    a method that changes the model; whatever the method raises.
+    Raises: ValueError for maps of another shape, and for a method that changes the model; whatever
+    the method raises.
     """
     images, before = task.scenes.whole.images[:count], task.weights()
 
@@ -140,7 +171,7 @@ def maps_of(task: Task, method: Method, count: int | None = None) -> Maps:
             f"judge: {task.name} has other weights after the method than before; explain a copy "
             "(copy.deepcopy), or put them back"
         )
-    return need_saying(found, task) if count is None else found
+    return found
 
 
 def fitting(values: Any, task: Task, count: int) -> Maps:
@@ -177,7 +208,7 @@ def need_saying(maps: Maps, task: Task) -> Maps:
     )
 
 
-def seconds(tasks: list[Task], method: Method | None) -> float:
+def seconds(tasks: list[Task], method: Method) -> float:
     """About how long all tests take, by those of PROBE scenes, on which the method is tried.
 
     Raises: as `maps_of`.
@@ -185,8 +216,10 @@ def seconds(tasks: list[Task], method: Method | None) -> float:
     start = time.perf_counter()
     for task in tasks:
         some = task.scenes.whole.select(range(PROBE))
-        maps = marks(task)["random"][:PROBE] if method is None else maps_of(task, method, PROBE)
-        perturb(task.model, task.spec, some, {"": maps}, ERASING)
+        maps_of(shuffled(task), method, PROBE)
+        maps = maps_of(task, method, PROBE)
+        if task.name not in TRUTH_ONLY:
+            perturb(task.model, task.spec, some, {"": maps}, ERASING)
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
 
@@ -207,24 +240,36 @@ def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
     )
 
 
-def scores(task: Task, maps: Maps) -> dict[str, Score]:
-    """All numbers of the three tests, each with its interval over scenes."""
+def truths(task: Task, maps: Maps, zero: Zero) -> pd.DataFrame:
+    """The first test, a row a scene: truth_pct, and the columns of `causal_scores`."""
+    masses = part_masses(maps, task.scenes, task.spec.grid, zero)
+    overlap = worth_overlap_pct(masses, task.worths).numpy()
+    return causal_scores(masses, task.worths).assign(truth_pct=overlap)
+
+
+def other_tests(task: Task, maps: Maps) -> dict[str, Score]:
+    """All numbers of erasing and outlining, which look at the order of values: no zero counts."""
     whole, grid = task.scenes.whole, task.spec.grid
-    masses = part_masses(maps, task.scenes, grid)
-    values = {"truth_pct": worth_overlap_pct(masses, task.worths).numpy()}
-    values |= causal_scores(masses, task.worths).to_dict("series")
     held = replace(whole, labels=task.target)
     rows = perturb(task.model, task.spec, held, {"": maps}, ERASING)
     areas = image_auc_pct(rows, **options("published", "auc_weights"))
     areas = areas.pivot(index="index", columns="direction", values="auc_pct")
-    values |= {"erasing_pts": areas["negative"] - areas["positive"]}
+    values = {"erasing_pts": areas["negative"] - areas["positive"]}
     values |= {f"{name}_auc_pct": areas[name] for name in areas}
     heat = maps if maps.ndim == 4 else to_heatmap(maps, tuple(task.scenes.owners.shape[1:]), grid)
     figures = options("published", "segmentation_rows")
     outlines = segmentation_intervals(segmentation_rows(heat, whole.masks, **figures))
-    found = {name: _estimate(name, each) for name, each in values.items()}
     ends = outlines[["value_pct", "low_pct", "high_pct"]].itertuples(index=False, name=None)
-    return found | dict(zip(outlines["metric"], ends, strict=True))
+    return _estimates(values) | dict(zip(outlines["metric"], ends, strict=True))
+
+
+def scores(task: Task, maps: Maps, zero: Zero = "own") -> dict[str, Score]:
+    """All numbers of the three tests, each with its interval over scenes."""
+    return _estimates(truths(task, maps, zero)) | other_tests(task, maps)
+
+
+def _estimates(values: Mapping[str, Any] | pd.DataFrame) -> dict[str, Score]:
+    return {name: _estimate(name, each) for name, each in values.items()}
 
 
 def _estimate(name: str, values: Any) -> Score:
@@ -232,11 +277,17 @@ def _estimate(name: str, values: Any) -> Score:
     return numbers.mean().item(), *mean_interval(numbers, BOUNDS.get(name, PERCENT))
 
 
-def record(name: str, judged: dict[str, Maps], tasks: list[Task]) -> dict[str, Any]:
-    """What is kept of a method, by model: numbers, versions, and hashes of all that made them."""
-    of = {task.name: task for task in tasks if task.name in judged}
+def record(
+    name: str, judged: dict[str, Maps], tasks: list[Task], blind: Mapping[str, Maps] | None = None
+) -> dict[str, Any]:
+    """What is kept of a method, by model: numbers, versions, and hashes of all that made them.
+
+    `blind` are its maps of `shuffled` models; a mark has none. `truth` has, by model and zero, the
+    truth of each scene in percent, of the method and of its blind maps.
+    """
     device = next(tasks[0].model.parameters()).device
     made_by = (relevit, torch, timm, np, scipy)
+    blind = blind or {}
     return {
         "method": name,
         "scenes": {
@@ -244,16 +295,48 @@ def record(name: str, judged: dict[str, Maps], tasks: list[Task]) -> dict[str, A
             "count": len(tasks[0].target),
             "sha256": tasks[0].pictures(),
         },
-        "models": {key: task.weights() for key, task in of.items()},
+        "models": {task.name: task.weights() for task in tasks},
         "maps": {key: fingerprint({"maps": maps}) for key, maps in judged.items()},
         "empty": {key: int((~says_something(maps)).sum()) for key, maps in judged.items()},
         "versions": {"python": platform.python_version(), "device": device.type}
         | {each.__name__: each.__version__ for each in made_by},
+        "truth": {
+            task.name: _truth_of(task, judged[task.name], blind.get(task.name)) for task in tasks
+        },
         "scores": {
-            key: {
-                score: [round(end, 4) for end in ends]
-                for score, ends in scores(of[key], maps).items()
-            }
-            for key, maps in judged.items()
+            task.name: _rounded(other_tests(task, judged[task.name]))
+            for task in tasks
+            if task.name not in TRUTH_ONLY
         },
     }
+
+
+def _truth_of(task: Task, maps: Maps, blind: Maps | None) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for zero in ZEROS:
+        own = truths(task, maps, zero)
+        found[zero] = _rounded(_estimates(own)) | {"scenes_pct": _scenes(own)}
+        if blind is not None:
+            found[zero]["shuffled_scenes_pct"] = _scenes(truths(task, blind, zero))
+    return found
+
+
+def _scenes(rows: pd.DataFrame) -> list[float]:
+    return rows["truth_pct"].round(2).tolist()
+
+
+def _rounded(found: Mapping[str, Score]) -> dict[str, list[float]]:
+    return {score: [round(end, 4) for end in ends] for score, ends in found.items()}
+
+
+def worths_record(task: Task) -> dict[str, Any]:
+    """What the parts of each scene are worth in logits (None: not seen), and whether that adds up.
+
+    `gap_pct` is `causal.gap_pct`. Of a task of `open_tasks`.
+    """
+    pairs = drawn(len(task.target) // len(SETS), len(PARTS))
+    worths = {
+        part: [None if np.isnan(each) else round(each, 3) for each in task.worths[:, i].tolist()]
+        for i, part in enumerate(PARTS)
+    }
+    return worths | {"gap_pct": round(gap_pct(task.model, task.spec, pairs), 4)}

@@ -1,4 +1,4 @@
-"""Methods to be judged, by name, file or folder of maps, and the table of those that were."""
+"""Methods to be judged, by name or file, and the tables of those that were."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from PIL import Image
+import torch
+from scipy.stats import rankdata
 
+from habitats.composing import PARTS
 from relevit.attribution import METHODS
 from relevit.base.errors import one_line
 from relevit.base.files import project_root
+from relevit.evaluate.intervals import PERCENT, mean_interval
+from reproduction.measures.causal import ZEROS, Zero
 from reproduction.measures.judge import (
     MARKS,
-    Maps,
+    SETS,
     Method,
     Task,
-    fitting,
     maps_of,
     marks,
     need_saying,
     record,
-    scene_names,
     seconds,
+    shapley,
+    shuffled,
+    worths_record,
 )
 
-MANIFEST = "manifest.csv"
 ROWS = Path("docs", "results", "judge")  # below the project
 NO_TABLE = f"the rows are not here: they are in {ROWS.as_posix()} of the repository"
 HOW = f"""Add a row: write a function (model, images, target) -> maps, and then
@@ -39,23 +43,28 @@ HOW = f"""Add a row: write a function (model, images, target) -> maps, and then
   make numbers
 and make a pull request of both. docs/judge.md says what the columns mean.
 """
-SHOWN = ("truth_pct", "same_first_pct", "miou_pct", "erasing_pts")
+PERMUTATIONS = 10_000
+DRAWS = 3  # of twenty scenes of each set, so that each can be asked alone
+FROM = {"own": "a map's own zero", "least": "its least value"}
 
 
 def judge(
     given: str, name: str, tasks: list[Task], say: Callable[[str], object] = lambda line: None
 ) -> dict[str, Any]:
-    """The record of a method, a mark, or a folder of maps; about how long it takes is said first.
+    """The record of a method, or of a mark; about how long it takes is said first.
 
-    Raises: as `read_method`, `read_maps` and `maps_of`.
+    Raises: as `read_method`, `need_saying` and `maps_of`.
     """
     if given in MARKS:
-        return record(name, {task.name: marks(task)[given] for task in tasks}, tasks)
-    maps = read_maps(Path(given), tasks) if Path(given).is_dir() else {}
-    method = None if maps else read_method(given)
-    tasks = [task for task in tasks if method or task.name in maps]
+        own = shapley if given == "shapley" else lambda task: marks(task)[given]
+        found = record(name, {task.name: own(task) for task in tasks}, tasks)
+        worths = {"worths": {task.name: worths_record(task) for task in tasks}}
+        return found | (worths if given == "truth" else {})
+    method = read_method(given)
     say(f"{len(tasks[0].target)} scenes, {len(tasks)} models: about {seconds(tasks, method):.0f} s")
-    return record(name, maps or {task.name: maps_of(task, method) for task in tasks}, tasks)
+    maps = {task.name: need_saying(maps_of(task, method), task) for task in tasks}
+    blind = {task.name: maps_of(shuffled(task), method) for task in tasks}
+    return record(name, maps, tasks, blind)
 
 
 def read_method(given: str) -> Method:
@@ -65,7 +74,7 @@ def read_method(given: str) -> Method:
     """
     if given in METHODS:
         return METHODS[given]
-    others = f"a folder with maps and {MANIFEST}, or one of {', '.join([*METHODS, *MARKS])}"
+    others = f"or one of {', '.join([*METHODS, *MARKS])}"
     wanted = "(model, images, target) -> maps, or a class of captum's, which is made for each model"
     found = load_callable(given, f"method; give FILE.py:NAME, {others}", wanted)
     return _of_captum(found) if hasattr(getattr(found, "func", found), "attribute") else found
@@ -107,52 +116,7 @@ def _of_captum(attribution: Any) -> Method:
     return lambda model, images, target: attribution(model).attribute(images, target=target)
 
 
-# Maps from files
-
-
-def write_scenes(folder: Path, task: Task) -> None:
-    """The scenes as PNG files, for maps that are made elsewhere."""
-    folder.mkdir(parents=True, exist_ok=True)
-    pictures = task.scenes.whole.images
-    for name, pixels in zip(scene_names(len(pictures) // 2), pictures, strict=True):
-        Image.fromarray(pixels.permute(1, 2, 0).numpy()).save(folder / name)
-
-
-def read_maps(folder: Path, tasks: Iterable[Task]) -> dict[str, Maps]:
-    """The maps of each model that the manifest of a folder has, as `relevit explain` writes it.
-
-    Its columns are file (the scene), model and map (an NPY file in the folder).
-    Raises: FileNotFoundError; ValueError for a manifest or maps that do not fit.
-    """
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise FileNotFoundError(f"judge: {path} is missing; it has columns file, model and map")
-    rows, found = pd.read_csv(path), {}
-    if lost := {"file", "model", "map"} - set(rows):
-        raise ValueError(f"judge: {path} has no column {', '.join(sorted(lost))}; add it")
-    for task in tasks:
-        own = rows[rows["model"] == task.name]
-        names = scene_names(len(task.target) // 2)
-        if own.empty:
-            continue
-        if sorted(own["file"]) != sorted(names):
-            odd = sorted({*names} ^ {*own["file"]}) or own.loc[own["file"].duplicated(), "file"]
-            raise ValueError(
-                f"judge: {path} has {len(own)} maps of {task.name}, {next(iter(odd))} not once; "
-                f"needed is one for each of {len(names)} scenes, {names[0]} to {names[-1]}"
-            )
-        files = own.set_index("file").loc[names, "map"]
-        maps = [np.load(folder / name, allow_pickle=False) for name in files]
-        if len({each.shape for each in maps}) > 1:
-            raise ValueError(f"judge: maps of several shapes in {folder}; give one for all")
-        found[task.name] = need_saying(fitting(np.stack(maps), task, len(maps)), task)
-    if not found:
-        known = ", ".join(task.name for task in tasks)
-        raise ValueError(f"judge: {path} has no map of {known}; give some of one of them")
-    return found
-
-
-# The table
+# The tables
 
 
 def kept_in() -> Path:
@@ -172,7 +136,7 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")):
         try:
             found[path.name] = json.loads(path.read_text("utf-8"))
-            table([found[path.name]], "")
+            table([found[path.name]])
             same = comparable(next(iter(found.values())), found[path.name])
         except (ValueError, LookupError, TypeError, AttributeError):
             raise ValueError(f"judge: {path} is no whole record; judge it anew") from None
@@ -191,32 +155,216 @@ def comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one["scenes"] == other["scenes"] and models
 
 
-def table(records: Collection[dict[str, Any]], model: str) -> pd.DataFrame:
-    """A row a method, the truest first: method, and of each of SHOWN value, low and high.
+def by_scene(
+    records: Collection[dict[str, Any]], model: str, zero: Zero, key: str = "scenes_pct"
+) -> pd.DataFrame:
+    """The truth of each scene in percent, a column a method that has it; marks in brackets."""
+    found = {each["method"]: each["truth"].get(model, {}).get(zero, {}) for each in records}
+    return pd.DataFrame({_shown(name): of[key] for name, of in found.items() if key in of})
 
-    `truth_pct`, `truth_low_pct`, `truth_high_pct` and so on. Marks are in brackets.
+
+def _shown(name: str) -> str:
+    return f"({name})" if name in MARKS else name
+
+
+def _methods(names: Iterable[str]) -> list[str]:
+    return [name for name in names if not name.startswith("(")]
+
+
+def groups(scenes: pd.DataFrame) -> pd.Series:
+    """Which methods are equals, in place of ranks: 1 has the one of the highest mean.
+
+    A method is in the group of the highest that none has taken yet, where the 95 % interval over
+    scenes of the difference of the two, scene by scene, reaches 0. The first that does not begins
+    the next group.
     """
-    rows = {}
-    for each in (each for each in records if model in each["scores"]):
-        name = f"({each['method']})" if each["method"] in MARKS else each["method"]
-        rows[name] = [end for score in SHOWN for end in each["scores"][model][score]]
-    columns = [name for score in SHOWN for name in _ends(score)]
-    found = pd.DataFrame.from_dict(rows, orient="index", columns=columns)
-    found = found.sort_values("truth_pct", ascending=False, kind="stable")
-    return found.rename_axis("method").reset_index()
+    found: dict[str, int] = {}
+    number, leader = 0, ""
+    for name in scenes.mean().sort_values(ascending=False, kind="stable").index:
+        if not leader or difference(scenes[leader], scenes[name])[1] > 0:
+            number, leader = number + 1, name
+        found[name] = number
+    return pd.Series(found)
 
 
-def _ends(score: str) -> list[str]:
+def difference(one: pd.Series, other: pd.Series) -> tuple[float, float, float]:
+    """The mean difference over the same scenes, and its 95 % interval."""
+    return _mean(torch.tensor((one - other).to_numpy()))
+
+
+def table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
+    """A row a model, zero and method, by groups of equals, the truest first; within one by name.
+
+    Marks are in brackets, have no group, and stand last. Columns: model, zero, method, group;
+    truth, and shuffled (the method on shuffled weights), in percent; behind (the truest method
+    minus it), over_shuffled, over_random and shuffled_over_random, paired differences in points;
+    same_first, miou and erasing; each with low and high.
+    """
+    rows = []
+    for model in dict.fromkeys(name for each in records for name in each["truth"]):
+        for zero in ZEROS:
+            rows += _rows(records, model, zero)
+    order = ["model", "zero", "group", "method"]
+    made = pd.DataFrame(rows).astype({"group": "Int64"})
+    return made.sort_values(order, kind="stable", ignore_index=True)
+
+
+def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[dict[str, Any]]:
+    own, blind = (
+        by_scene(records, model, zero, key) for key in ("scenes_pct", "shuffled_scenes_pct")
+    )
+    group, rows = groups(own[_methods(own)]), []
+    for each in (each for each in records if model in each["truth"]):
+        name = _shown(each["method"])
+        found = each["truth"][model][zero] | each["scores"].get(model, {})
+        row: dict[str, Any] = {"model": model, "zero": zero, "method": name}
+        row["group"] = group.get(name, pd.NA)
+        row |= _ends("truth_pct", found["truth_pct"])
+        if name in group:
+            row |= _ends("behind_pts", difference(own[group.index[0]], own[name]))
+        if name in blind:
+            values = torch.tensor(blind[name].to_numpy())
+            row |= _ends("shuffled_pct", _mean(values, PERCENT))
+            row |= _ends("over_shuffled_pts", difference(own[name], blind[name]))
+        if "(random)" in own:
+            row |= _ends("over_random_pts", difference(own[name], own["(random)"]))
+            if name in blind:
+                ends = difference(blind[name], own["(random)"])
+                row |= _ends("shuffled_over_random_pts", ends)
+        for score in ("same_first_pct", "miou_pct", "erasing_pts"):
+            row |= _ends(score, found[score]) if score in found else {}
+        rows.append(row)
+    return rows
+
+
+def _ends(score: str, values: Collection[float]) -> dict[str, float]:
+    return dict(zip(_names(score), values, strict=True))
+
+
+def _names(score: str) -> list[str]:
     stem, unit = score.rsplit("_", 1)
     return [score, f"{stem}_low_{unit}", f"{stem}_high_{unit}"]
 
 
+def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
+    """Do models agree on which method is truer? A row a zero: models, methods, w, p, lowest.
+
+    `w` is Kendall's coefficient of concordance of the models' orders by mean truth, 1 where all are
+    the same (Kendall and Babington Smith 1939), `p` the share of PERMUTATIONS, in which each model
+    has a random order, that agree as much, and `lowest` the lowest rank correlation of two models.
+    """
+    rows = []
+    for zero in ZEROS:
+        models = dict.fromkeys(name for each in records for name in each["truth"])
+        means = pd.DataFrame({name: by_scene(records, name, zero).mean() for name in models})
+        means = means.loc[_methods(means.index)].dropna()
+        ranks = rankdata(means.to_numpy(), axis=0)
+        draw, w = np.random.default_rng(0), concordance(ranks)
+        chance = [concordance(draw.permuted(ranks, axis=0)) for _ in range(PERMUTATIONS)]
+        p = (1 + sum(each >= w - 1e-12 for each in chance)) / (1 + PERMUTATIONS)
+        lowest = means.corr("spearman").to_numpy().min()
+        rows.append({"zero": zero, "models": len(models), "methods": len(means), "w": w, "p": p,
+                     "lowest": lowest})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def draws(records: Collection[dict[str, Any]]) -> pd.DataFrame:
+    """Does the order of methods hold in each of DRAWS draws of the scenes? A row a model and zero.
+
+    Columns: model, zero; lowest, the lowest rank correlation of two draws' orders by mean truth;
+    spread_pts, a method's standard deviation over draws, mean over methods; first, the methods that
+    each draw has in its first group.
+    """
+    rows = []
+    for model in dict.fromkeys(name for each in records for name in each["truth"]):
+        for zero in ZEROS:
+            scenes = by_scene(records, model, zero)
+            scenes, count = scenes[_methods(scenes)], len(scenes) // len(SETS)
+            draw = np.arange(len(scenes)) % count * DRAWS // count  # one set behind the other
+            parts = [part.reset_index(drop=True) for _, part in scenes.groupby(draw)]
+            means = pd.DataFrame([part.mean() for part in parts]).T
+            number = pd.DataFrame([groups(part) for part in parts])
+            first = sorted(number.columns[(number == 1).all()])
+            row = {"model": model, "zero": zero, "lowest": means.corr("spearman").min(axis=None)}
+            spread = means.std(axis=1).mean()
+            rows.append(row | {"spread_pts": spread, "first": " ".join(first)})
+    return pd.DataFrame(rows)
+
+
+def concordance(ranks: np.ndarray) -> float:
+    """Kendall's W of ranks, methods x models, without ties: 0 for no agreement, 1 for all of it."""
+    methods, models = ranks.shape
+    sums = ranks.sum(axis=1)
+    return 12 * float(((sums - sums.mean()) ** 2).sum()) / (models**2 * (methods**3 - methods))
+
+
+def models_table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
+    """What the truth is of each model; empty without the record of the mark `truth`.
+
+    Columns: model; worths in logits, mean over scenes, of animal, thing_1, thing_2 and texture;
+    gap_pct (`causal.gap_pct`); shapley_pct, the truth of that mark; best_method, the truest, and
+    best_pct, its truth, from a map's own zero; each with low and high, but gap_pct. adds_up_own and
+    adds_up_least: no, where the best method is not behind the mark beyond chance, so that another
+    definition of worth would move the truth as far as methods are from it. zeros: the rank
+    correlation of the methods' orders by both ZEROS.
+    """
+    known = {key: worths for each in records for key, worths in each.get("worths", {}).items()}
+    return pd.DataFrame([_model_row(records, *each) for each in known.items()])
+
+
+def _model_row(
+    records: Collection[dict[str, Any]], model: str, worths: dict[str, Any]
+) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": model}
+    for part in PARTS:
+        values = torch.tensor([each for each in worths[part] if each is not None])
+        row |= _ends(f"{part.replace(' ', '_')}_logits", _mean(values))
+    by_zero = {zero: by_scene(records, model, zero) for zero in ZEROS}
+    methods, own = _methods(by_zero["own"]), by_zero["own"]
+    means = pd.DataFrame({zero: found[methods].mean() for zero, found in by_zero.items()})
+    best = means.idxmax()
+    row |= {"gap_pct": worths["gap_pct"], "best_method": best["own"]}
+    for name, score in (("(shapley)", "shapley_pct"), (best["own"], "best_pct")):
+        row |= _ends(score, _mean(torch.tensor(own[name].to_numpy()), PERCENT))
+    for zero, found in by_zero.items():
+        ahead = difference(found["(shapley)"], found[best[zero]])[1] > 0
+        row[f"adds_up_{zero}"] = "yes" if ahead else "no"
+    row["zeros"] = means.corr("spearman").loc["own", "least"]
+    return row
+
+
+def _mean(values: torch.Tensor, *bounds: tuple[float, float]) -> tuple[float, float, float]:
+    return (values.double().mean().item(), *mean_interval(values, *bounds))
+
+
+def files(records: Collection[dict[str, Any]]) -> dict[str, str]:
+    """The tables as the CSV files of docs/results, by name."""
+    made = {
+        "judge": table,
+        "judge_models": models_table,
+        "judge_agreement": agreement,
+        "judge_draws": draws,
+    }
+    return {f"{name}.csv": make(records).to_csv(index=False, float_format="%.6g")
+            for name, make in made.items()}  # fmt: skip
+
+
 def in_words(records: Collection[dict[str, Any]], model: str) -> str:
-    """The table for a terminal, numbers with their intervals."""
-    shown = table(records, model).set_index("method")
-    form = "{:.1f} ({:.1f} to {:.1f})".format
-    columns = {score: [form(*row) for row in shown[_ends(score)].to_numpy()] for score in SHOWN}
-    return pd.DataFrame(columns, index=shown.index).to_string()
+    """The tables of a model for a terminal, one a zero."""
+    rows, parts = table(records), []
+    for zero in ZEROS:
+        shown = rows[(rows["model"] == model) & (rows["zero"] == zero)].set_index("method")
+        columns = {"group": shown["group"].astype("string").fillna("")} | {
+            score: shown[_names(score)].apply(_in_words, axis=1)
+            for score in ("truth_pct", "over_shuffled_pts", "miou_pct", "erasing_pts")
+            if score in shown and shown[score].notna().any()
+        }
+        parts.append(f"truth from {FROM[zero]}\n{pd.DataFrame(columns).to_string()}")
+    return "\n\n".join(parts)
+
+
+def _in_words(ends: pd.Series) -> str:
+    return "" if ends.isna().any() else "{:.1f} ({:.1f} to {:.1f})".format(*ends)
 
 
 def as_json(record: dict[str, Any]) -> str:

@@ -67,10 +67,7 @@ programs.
   relevit judge my_method.py:explain --quick           # on a few scenes, to try
   relevit judge my_method.py:explain --out mine.json   # a function (model, images, target) -> maps
   relevit judge my_method.py:Saliency --out mine.json  # a class of captum's
-  relevit judge --scenes scenes                        # PNG files, for maps made elsewhere
-  relevit judge maps --out mine.json                   # and these, with their manifest.csv
   relevit judge --cure my_cure.py:train --out mine.json   # (model, spec, batch, seed) -> model
-  relevit judge --cure a.pth b.pth c.pth --trained-on pictures   # weights of three seeds
 """,
     "doctor": "",
 }
@@ -246,21 +243,16 @@ def judge(options: argparse.Namespace) -> int:
         from reproduction.measures import judge as tests
         from reproduction.measures import judged
     records = judged.read_records(judged.kept_in())
-    if options.method is None and options.scenes is None:
+    if options.method is None:
         for model in tests.MODELS:
             _say(f"{model}:", judged.in_words(records, model) if records else judged.NO_TABLE, "")
         _say(judged.HOW.rstrip())
         return 0
-    if options.method and not (Path(options.method).is_dir() or options.method in tests.MARKS):
+    if options.method not in tests.MARKS:
         judged.read_method(options.method)  # before any work
     count = tests.QUICK if options.quick else tests.SCENES
     tasks = tests.open_tasks(count, device=choose_device(options.device))
-    if options.scenes:
-        judged.write_scenes(options.scenes, tasks[0])
-        _say(f"written: {options.scenes}")
-    if options.method is None:
-        return 0
-    name = options.out.stem if options.out else Path(options.method.rpartition(":")[2]).name
+    name = options.out.stem if options.out else options.method.rpartition(":")[2]
     record = judged.judge(options.method, name, tasks, _say)
     others = [each for each in records if judged.comparable(each, record)]
     others = others or [judged.judge(mark, mark, tasks) for mark in tests.MARKS]
@@ -284,19 +276,11 @@ def _judge_cure(options: argparse.Namespace) -> int:
     task = cure_judge.CureTask.read(options.task)
     known = cure_judge.read_records(task)
     given = cure_judge.read_cure(options.cure, task, options.device) if options.cure else None
-    if given is None and options.scenes is None:
+    if given is None:
         _say(cure_judge.in_words(known) if known else cure_judge.NO_ROWS, cure_judge.HOW.rstrip())
         return 0
     opened = cure_judge.open_task(task, options.device)
-    if options.scenes:
-        cure_judge.write_images(options.scenes, opened)
-        _say(f"written: {options.scenes}")
-    if given is None:
-        return 0
-    if options.trained_on:
-        count = cure_judge.refuse_tested(options.trained_on, opened)
-        _say(f"none of {count} pictures in {options.trained_on} is a test image")
-    name = options.out.stem if options.out else Path(options.cure[0].rpartition(":")[2]).stem
+    name = options.out.stem if options.out else options.cure.rpartition(":")[2]
     record = cure_judge.judge(given, name, opened, _say)
     others = [each for each in known if each["cure"] != name]
     others = [each for each in others if cure_judge.comparable(each, record)]
@@ -588,18 +572,17 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
 
 def _of_judge(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("method", nargs="?", help="FILE.py:NAME, a folder of maps, or a method's name (METHODS)")
+    add("method", nargs="?", help="FILE.py:NAME, or a method's name (METHODS)")
     add(
         "--cure",
-        nargs="*",
+        nargs="?",
+        const="",
         metavar="CURE",
-        help="a cure instead: FILE.py:NAME, weights of each seed, or label, relevance, swap",
+        help="a cure instead: FILE.py:NAME, or label, relevance, swap",
     )
     add("--task", type=_path, metavar="FILE", help="of cures: another task's YAML")
-    add("--trained-on", type=_path, metavar="FOLDER", help="of weights: look for test images here")
     add("--out", type=_path, metavar="FILE", help="JSON of all that came out")
     add("--quick", action="store_true", help="few scenes, to try it: no row")
-    add("--scenes", type=_path, metavar="FOLDER", help="write the scenes (of a cure, images) there")
     add("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
 
 

@@ -56,6 +56,7 @@ TESTS = {
     "erasing_pts": "erasing: least relevant first\nminus most (points)",
 }
 KINDS = {"with": "with relevance", "without": "without, same images and steps"}
+FROM_ZERO = {"own": "from a map's own zero", "least": "from its least value"}
 COLUMNS = 3  # of panels
 NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
 CHANGE_PTS = "change of top-1 (points)"
@@ -433,17 +434,18 @@ def _name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
 
 
 def causal_dots(table: pd.DataFrame, sets: Mapping[str, str]) -> Figure:
-    """How well each method's masses tell the worths of parts, for each model and set.
+    """How well each method's masses tell the worths of parts, for each zero and set.
 
-    `table` is of `causal_table`, with model_run and dataset; `sets` has titles.
+    `table` is of `causal_of_maps`, with dataset; `sets` has titles.
     """
-    rows = table[table["score"] == "rank_correlation"].replace({"model_run": KINDS})
-    keys = ["dataset", "model_run", "method"]
+    rows = table[table["score"] == "rank_correlation"].replace({"zero": FROM_ZERO})
+    keys = ["dataset", "zero", "method"]
     # The panels share their places, also where a set lacks a method.
     everything = pd.MultiIndex.from_product([rows[key].unique() for key in keys], names=keys)
     rows = rows.set_index(keys).reindex(everything).reset_index()
-    style = {"group": "model_run", "panel": ("dataset", sets), "across": True, "points": True}
+    style = {"group": "zero", "panel": ("dataset", sets), "across": True, "points": True}
     style |= {"title": "rank correlation of mass and worth"}
+    style |= {"colours": dict(zip(FROM_ZERO.values(), (OURS, INK), strict=True))}
     return intervals(rows, "method", "value", **style)
 
 

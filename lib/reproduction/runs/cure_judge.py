@@ -1,4 +1,4 @@
-"""Cures held against one task: the row of *Which cure?* for a function, or for weights.
+"""Cures held against one task: the row of *Which cure?* for a function.
 
 The task is a file (`assets/data/cure_task.yaml`): which original, which images and masks, how many
 seeds. Its original and all its images are made here, and told by hash, so that rows of others can
@@ -11,7 +11,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,6 @@ import numpy as np
 import pandas as pd
 import timm
 import torch
-from PIL import Image
 from pydantic import Field
 from torch import Tensor, nn
 
@@ -52,8 +51,6 @@ from reproduction.runs.outcomes import worst
 from reproduction.runs.runs import with_masks
 
 TASK = "cure_task.yaml"
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
-WEIGHTS = (".safetensors", ".pth", ".bin", ".tar")
 ROWS = Path("docs", "results", "judge_cures")  # below the project
 NO_ROWS = f"the rows are not here: they are in {ROWS.as_posix()} of the repository"
 HOW = f"""Add a row: write a function (model, spec, batch, seed) -> model, and then
@@ -158,30 +155,15 @@ def open_task(task: CureTask, device: str = "auto") -> Opened:
     )
 
 
-def read_cure(given: Sequence[str], task: CureTask, device: str = "auto") -> Cure | list[Path]:
-    """A cure of the task by its name, `my_file.py:name`, or weights: a file for each seed.
+def read_cure(given: str, task: CureTask, device: str = "auto") -> Cure:
+    """A cure of the task by its name, or what `my_file.py:name` is.
 
-    Raises: FileNotFoundError; ValueError for what is none, and for another number of files.
+    Raises: FileNotFoundError; ValueError for what is none.
     """
-    if len(given) == 1 and given[0] in task.cures:
-        return _built_in(given[0], task, device)
-    paths = [Path(each) for each in given]
-    if all(path.suffix in WEIGHTS for path in paths):
-        if lost := [path for path in paths if not path.is_file()]:
-            raise FileNotFoundError(f"judge: the file {lost[0]} is missing; check its name")
-        if len(paths) != len(task.seeds):
-            raise ValueError(
-                f"judge: {len(paths)} files of weights; the task has seeds {task.seeds}, so give "
-                f"{len(task.seeds)}, in this order (--scenes writes the images of each)"
-            )
-        return paths
-    if len(given) != 1:
-        raise ValueError(
-            f"judge: {list(given)} are no cure; give one, or weights of each seed ("
-            f"{', '.join(WEIGHTS)})"
-        )
-    known = f"FILE.py:NAME, weights for seeds {task.seeds}, or one of {', '.join(task.cures)}"
-    return load_callable(given[0], f"cure; give {known}", "(model, spec, batch, seed) -> model")
+    if given in task.cures:
+        return _built_in(given, task, device)
+    known = f"FILE.py:NAME, or one of {', '.join(task.cures)}"
+    return load_callable(given, f"cure; give {known}", "(model, spec, batch, seed) -> model")
 
 
 def _built_in(name: str, task: CureTask, device: str) -> Cure:
@@ -196,7 +178,7 @@ def _built_in(name: str, task: CureTask, device: str) -> Cure:
 
 
 def judge(
-    given: Cure | list[Path], name: str, opened: Opened, say: Callable[[str], object] = print
+    cure: Cure, name: str, opened: Opened, say: Callable[[str], object] = print
 ) -> dict[str, Any]:
     """The record of a cure: the row's numbers, versions, hashes of original and images.
 
@@ -204,13 +186,10 @@ def judge(
     """
     task, bench, _, before, _, device = opened
     spec, parts, gaps, seconds = bench.spec(task.model), [], [], []
-    for place, (seed, batch) in enumerate(zip(task.seeds, opened.images, strict=True)):
+    for seed, batch in zip(task.seeds, opened.images, strict=True):
         begun = time.perf_counter()
-        if isinstance(given, list):
-            model = load_model(task.model, given[place], device=device)
-        else:
-            model = load_model(task.model, opened.origin, device=device)
-            model = _cured(given, model, spec, batch, seed)
+        model = load_model(task.model, opened.origin, device=device)
+        model = _cured(cure, model, spec, batch, seed)
         seconds.append(time.perf_counter() - begun)
         classifier = Classifier(model, spec)
         parts.append(_answers(classifier, task, bench).assign(seed=seed))
@@ -224,7 +203,7 @@ def judge(
         numbers[key] = [round(found[end], 4) for end in ("change_pts", "low_pts", "high_pts")]
     numbers |= {"worst_home_pct": round(worst(seen, bench)["worst_home_pct"], 4)}
     numbers |= {"gap_pts": round(float(np.mean(gaps)), 4)}
-    numbers |= {"seconds": None if isinstance(given, list) else round(float(np.mean(seconds)), 1)}
+    numbers |= {"seconds": round(float(np.mean(seconds)), 1)}
     return {"cure": name, "numbers": numbers, "before": _before(opened), **_made_by(opened)}
 
 
@@ -296,49 +275,9 @@ def _made_by(opened: Opened) -> dict[str, Any]:
     }
 
 
-# Weights from elsewhere
-
-
 def pixels_hash(image: Tensor) -> str:
     """SHA-256 of a picture's pixels, [3, height, width] of bytes, as rows of RGB."""
     return hashlib.sha256(image.permute(1, 2, 0).contiguous().numpy().tobytes()).hexdigest()
-
-
-def write_images(folder: Path, opened: Opened) -> None:
-    """What a cure gets, as files: original.safetensors, and of each seed pictures and masks.
-
-    `seed0/<class>/00.png`, and the mask beside it as `seed0/masks/<class>/00.png`.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "original.safetensors").write_bytes(opened.origin.read_bytes())
-    for seed, batch in zip(opened.task.seeds, opened.images, strict=True):
-        names = opened.bench.names(batch.labels)
-        for place, name in enumerate(names):
-            for room, pixels in (
-                ("", batch.images[place].permute(1, 2, 0)),
-                ("masks", batch.masks[place, 0].byte() * 255),
-            ):
-                path = folder / f"seed{seed}" / room / name / f"{place:03}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                Image.fromarray(pixels.numpy()).save(path)
-
-
-def refuse_tested(folder: Path, opened: Opened) -> int:
-    """Compare what weights were trained on with the test images; how many pictures were looked at.
-
-    Raises: ValueError that names a picture which is one of the test images.
-    """
-    pictures = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in PICTURES]
-    if not pictures:
-        raise ValueError(f"judge: {folder} has no pictures; give those that were trained on")
-    tested = opened.hashes()
-    for path in pictures:
-        pixels = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)
-        if pixels_hash(pixels) in tested:
-            raise ValueError(
-                f"judge: {path} is one of the test images; weights that have seen them are no row"
-            )
-    return len(pictures)
 
 
 # The rows
@@ -391,7 +330,7 @@ def rows(records: Iterable[dict[str, Any]]) -> pd.DataFrame:
             for key, said in NUMBERS.items()
         }
         cells |= {"worst home": f"{found['worst_home_pct']:.0f}", "gap": f"{found['gap_pts']:.1f}"}
-        cells |= {"seconds": "" if found["seconds"] is None else f"{found['seconds']:.0f}"}
+        cells |= {"seconds": f"{found['seconds']:.0f}"}
         found_rows[each["cure"]] = cells
     if records:
         first = records[0]["before"]

@@ -18,7 +18,7 @@ SPEC = ModelSpec("micro", "none", 28, mean=(0.0,) * 3, std=(1.0,) * 3)
 
 @pytest.fixture(scope="module")
 def scenes():
-    return draw_scenes(CLEAR, "a", range(40), size=64, pairs=True)
+    return draw_scenes(CLEAR, "a", range(40), size=64, together=4)
 
 
 class Brightness(torch.nn.Module):
@@ -61,6 +61,13 @@ def test_worths_are_falls_of_the_answered_logit_and_of_nothing_for_hidden_parts(
     gaps = causal.pair_gaps(Brightness(), SPEC, scenes).abs()
     things, ground = (causal.PAIRS.index(pair) for pair in (PARTS[1:3], (PARTS[0], PARTS[3])))
     assert gaps[:, things].nanmedian() < 0.1 < gaps[:, ground].nanmedian()
+    assert 0 < causal.gap_pct(Brightness(), SPEC, scenes) < 100
+    # Shapley's values share out what is left, so that all parts add up to what is lost without any.
+    values = causal.shapley_worths(Brightness(), SPEC, scenes)
+    bare = (scenes.whole.images.double() - scenes.without[PARTS]).sum(dim=(1, 2, 3)) / 255
+    seen = ~values.isnan().any(dim=1)
+    torch.testing.assert_close(values[seen].sum(dim=1), bare[seen], rtol=1e-4, atol=1e-2)
+    assert (values - worths).abs().nanmean() > 0.1
 
 
 def test_context_has_all_worth_but_the_animals_and_a_scene_tells_by_its_thing():
@@ -78,7 +85,9 @@ def test_context_has_all_worth_but_the_animals_and_a_scene_tells_by_its_thing():
 def test_maps_stand_beside_those_that_explain_nothing(scenes):
     worths = part_worths(Brightness(), SPEC, scenes)
     table = causal.causal_of_maps({"flat": torch.ones(40, 64)}, worths, scenes, (8, 8))
-    rows = table[table["score"] == "rank_correlation"].set_index("method")["value"]
+    assert (table.groupby("zero").size() == len(table) / 2).all()
+    rows = table[table["score"] == "rank_correlation"].query("zero == 'own'")
+    rows = rows.set_index("method")["value"]
     assert list(rows.index) == ["flat", "(truth by patch)", "(flat)", "(animal)"]
     assert rows["flat"] == rows["(flat)"] < rows["(truth by patch)"]
 

@@ -1,4 +1,4 @@
-"""The judge: marks stand where they must, files and functions agree, and what is odd is said."""
+"""The judge: marks stand where they must, both zeros are counted, and what is odd is said."""
 
 import json
 import re
@@ -7,22 +7,26 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import scipy
 import torch
 
 from habitats.homes import habitats
 from relevit.attribution import METHODS
 from reproduction.measures import judged
-from reproduction.measures.causal import worth_overlap_pct
+from reproduction.measures.causal import ZEROS, worth_overlap_pct
 from reproduction.measures.judge import (
     MARKS,
     compared,
     maps_of,
     marks,
+    need_saying,
     open_tasks,
-    scene_names,
     scores,
+    shapley,
+    shuffled,
+    truths,
 )
-from reproduction.measures.judged import as_json, judge, read_maps, read_method, read_records
+from reproduction.measures.judged import as_json, judge, read_method, read_records
 from reproduction.pipeline.cli import main
 
 PAGE = Path(__file__).parents[3] / "docs" / "judge.md"
@@ -66,14 +70,14 @@ def test_the_overlap_is_the_mass_that_lies_where_the_worth_is():
 
 def test_half_of_the_scenes_are_of_another_set(task):
     whole, there = task.scenes.whole, habitats().draw("a", range(3), size=112)
-    assert scene_names(3)[3] == "a_00.png" and torch.equal(whole.labels[3:], there.labels)
+    assert torch.equal(whole.labels[3:], there.labels)
 
 
 def test_true_worths_win_and_flat_and_random_maps_lose(task):
     found = {name: scores(task, maps) for name, maps in marks(task).items()}
     truth = {name: each["truth_pct"][0] for name, each in found.items()}
-    assert tuple(truth) == MARKS and truth["truth"] == pytest.approx(100)
-    assert max(truth[name] for name in MARKS[1:]) < 60
+    assert {*truth, "shapley"} == {*MARKS} and truth.pop("truth") == pytest.approx(100)
+    assert max(truth.values()) < 60
     assert truth["random"] == pytest.approx(truth["flat"], abs=3), "its mass is area, too"
     assert found["object"]["miou_pct"][0] == pytest.approx(100)
     assert found["flat"]["erasing_pts"] == (0, 0, 0)
@@ -81,6 +85,67 @@ def test_true_worths_win_and_flat_and_random_maps_lose(task):
     assert all(
         low <= value <= high for each in found.values() for value, low, high in each.values()
     )
+
+
+def test_an_offset_moves_the_truth_from_a_maps_own_zero_alone(task):
+    def truth(maps, zero):
+        return truths(task, maps, zero)["truth_pct"].to_numpy()
+
+    maps = METHODS["gae"](task.model, task.spec.normalise(task.scenes.whole.images), task.target)
+    raised = maps.detach() + maps.detach().max()
+    assert np.allclose(truth(maps.detach(), "least"), truth(raised, "least"), atol=0.01)
+    assert np.abs(truth(maps.detach(), "own") - truth(raised, "own")).max() > 1
+    flat = marks(task)["flat"]  # nothing is left to subtract from: its mass is area by both
+    assert (truth(flat, "own") == truth(flat, "least")).all() and truth(flat, "own").min() > 0
+
+
+def test_a_shuffled_model_is_as_large_and_another(task):
+    blind = shuffled(task)
+    for one, other in zip(task.model.parameters(), blind.model.parameters(), strict=True):
+        assert torch.equal(one.flatten().sort()[0], other.flatten().sort()[0])
+    assert blind.weights() != task.weights() and torch.equal(blind.target, task.target)
+    own, there = (maps_of(each, METHODS["gae"]) for each in (task, blind))
+    assert not torch.allclose(own, there)
+    assert torch.equal(there, maps_of(shuffled(task), METHODS["gae"])), "the same each time"
+
+
+def test_shapleys_worths_are_near_the_truth_and_not_it(task):
+    found = scores(task, shapley(task))["truth_pct"][0]
+    assert scores(task, marks(task)["flat"])["truth_pct"][0] < found < 100
+
+
+def test_equals_share_a_group_and_the_clearly_truer_have_one_of_their_own():
+    draw = np.random.default_rng(0)
+    scene = 20 * draw.standard_normal(100)  # which moves all methods alike
+    noise = draw.standard_normal((4, 100))
+    means = {"a": 50, "b": 50, "c": 49, "d": 30}
+    rows = {
+        name: mean + scene + each for (name, mean), each in zip(means.items(), noise, strict=True)
+    }
+    assert judged.groups(pd.DataFrame(rows)).to_dict() == {"a": 1, "b": 1, "c": 2, "d": 3}
+
+
+def test_concordance_is_1_of_the_same_orders_and_that_of_scipys_friedman():
+    ranks = np.random.default_rng(0).permuted(np.tile(np.arange(1.0, 18), (3, 1)), axis=1).T
+    statistic = scipy.stats.friedmanchisquare(*ranks)[0]  # m (n - 1) W
+    assert judged.concordance(ranks) == pytest.approx(statistic / (3 * 16))
+    assert judged.concordance(ranks[:, [0, 0, 0]]) == pytest.approx(1)
+
+
+def test_each_draw_has_a_third_of_each_set():
+    scenes = {"a": [0.0, 1, 2, 0, 1, 2], "b": [9.0] * 6}
+    records = [
+        {"method": name, "truth": {"m": {key: {"scenes_pct": each} for key in ZEROS}}}
+        for name, each in scenes.items()
+    ]
+    found = judged.draws(records)
+    assert found["spread_pts"].tolist() == [0.5, 0.5], "means 0, 1, 2 of one, and 9 of the other"
+    assert found["first"].tolist() == ["b", "b"] and found["zero"].tolist() == [*ZEROS]
+
+
+def test_the_files_of_results_are_those_of_the_records():
+    for name, text in judged.files(read_records(judged.kept_in())).items():
+        assert (judged.kept_in().parent / name).read_text("utf-8") == text, "run make numbers"
 
 
 def test_many_maps_stand_in_the_order_of_what_they_know_of_the_worth(task):
@@ -107,26 +172,6 @@ def test_the_same_method_gives_the_same_bytes(mine, tasks):
     assert json.loads(one)["models"] == {"tiny-mae": tasks[0].weights()}
 
 
-def test_maps_from_files_are_judged_as_the_function_is(task, tasks, tmp_path):
-    maps = maps_of(task, METHODS["gae"])
-    rows = []
-    for name, each in zip(scene_names(3), maps, strict=True):
-        np.save(tmp_path / f"{name}.npy", each.reshape(task.spec.grid).numpy())
-        rows.append({"file": name, "model": task.name, "map": f"{name}.npy", "answer": "cat"})
-    table = pd.DataFrame(rows[::-1])
-    table.to_csv(tmp_path / "manifest.csv", index=False)
-    assert judge(str(tmp_path), "gae", tasks) == judge("gae", "gae", tasks)
-    for some, said in (
-        (table[1:], "5 maps of tiny-mae, a_02.png not once; needed is one for each of 6"),
-        (pd.concat([table, table[:1]]), "7 maps of tiny-mae, a_02.png not once"),
-        (table.drop(columns="model"), "no column model; add it"),
-        (table.assign(model="vit"), "has no map of tiny-mae"),
-    ):
-        some.to_csv(tmp_path / "manifest.csv", index=False)
-        with pytest.raises(ValueError, match=said):
-            read_maps(tmp_path, tasks)
-
-
 def test_a_class_of_captums_and_maps_of_pixels_are_judged(mine, task):
     for name in ("explain", "Saliency"):
         maps = maps_of(task, read_method(f"{mine}:{name}"))
@@ -146,7 +191,7 @@ def test_a_class_of_captums_and_maps_of_pixels_are_judged(mine, task):
 def test_bad_maps_are_a_sentence(mine, name, said):
     (own,) = open_tasks(3, ("tiny-mae",))
     with pytest.raises(ValueError, match=f"^judge: {said}"):
-        maps_of(own, read_method(f"{mine}:{name}"))
+        need_saying(maps_of(own, read_method(f"{mine}:{name}")), own)
 
 
 def test_single_maps_that_say_nothing_are_counted(tasks):
@@ -169,9 +214,8 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         ("FILE:broken", "cannot be loaded .*division by zero"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
         ("--cure swop", "'swop' is no cure; give FILE.py:NAME"),
-        ("--cure a.safetensors", "the file a.safetensors is missing"),
-        ("--cure HERE.pth", "1 files of weights; the task has seeds"),
-        ("--cure label swap", "are no cure; give one"),
+        ("--cure HERE.pth", "'HERE.pth' is no cure"),
+        ("HERE.pth", "'HERE.pth' is no method"),
         ("--cure FILE:other", "'other' in .* is no function"),
         ("--cure label --out mine.csv", "mine.csv is no JSON file"),
         ("--cure label --task none.yaml", "none.yaml"),
@@ -192,31 +236,22 @@ def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, ca
 def test_alone_it_prints_the_table_and_how_to_add_a_row(capsys):
     assert main(["judge"]) == 0
     said = capsys.readouterr().out
-    assert all(said.count(f"\n{name} ") == 2 for name in METHODS), "once for each model"
+    assert all(said.count(f"\n{name} ") == 6 for name in METHODS), "of each model, by both zeros"
     assert all(f"({name})" in said for name in MARKS) and "docs/results/judge/" in said
 
 
 @pytest.mark.slow
 def test_quick_judges_beside_the_marks_and_its_row_is_refused(mine, tmp_path, capsys):
     out = tmp_path / "rows" / "mine.json"
-    arguments = ["judge", f"{mine}:explain", "--quick", "--out", str(out)]
-    assert main([*arguments, "--scenes", str(tmp_path / "scenes")]) == 0
+    assert main(["judge", f"{mine}:explain", "--quick", "--out", str(out)]) == 0
     said = capsys.readouterr().out
-    assert said.index("about") < said.index("dinov2-s8:") and said.count("(flat)") == 2
-    assert {path.name for path in (tmp_path / "scenes").iterdir()} == set(scene_names(3))
+    assert said.index("about") < said.index("dinov2-s8:") and said.count("(flat)") == 6
+    for by_zero in json.loads(out.read_text())["truth"].values():
+        assert set(by_zero) == {"own", "least"}
     whole = PAGE.parent / "results" / "judge" / "gae.json"
     (out.parent / "gae.json").write_bytes(whole.read_bytes())
     with pytest.raises(ValueError, match=r"mine.json was judged on other scenes or models than"):
         read_records(out.parent)
-
-
-def test_explain_writes_a_folder_that_can_be_judged(tasks, tmp_path):
-    """Pictures of the scenes are the scenes, and its maps are for the same answers."""
-    judged.write_scenes(tmp_path / "scenes", tasks[0])
-    given = ["explain", str(tmp_path / "scenes"), "--model", "tiny-mae", "--save-maps"]
-    assert main([*given, "-o", str(tmp_path / "maps")]) == 0
-    found = read_maps(tmp_path / "maps", tasks)["tiny-mae"]
-    torch.testing.assert_close(found, maps_of(tasks[0], METHODS["gae"]), rtol=1e-3, atol=1e-5)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ AREAS = [(n, d, v * (d == "negative")) for n, v in zip("cab", (9, 4, 5), strict=
          for d in ("negative", "positive")]  # fmt: skip
 GAPS = pd.Series({"own": 30.0, "home 1": 60.0, "home 0.8": 6.0, "home 0.5": 5.0})
 FAR = ("a", 6.0, 5.0, 7.0), ("b", 3.0, 2.5, 3.5), ("c", -25.0, -26.0, -24.0)
-WORTHS = ("gae", 0.1, 0.0, 0.3, "with", "val"), ("lrp", 0.2, 0.1, 0.3, "with", "a")
+WORTHS = ("gae", 0.1, 0.0, 0.3, "own", "val"), ("lrp", 0.2, 0.1, 0.3, "own", "a")
 ARMS = table("change_pts low_pts high_pts", (9, 8, 10), (7, 5, 8))
 DEPTHS = runs(score, map=("smoothgrad", "aav_dino"), layer=range(1, 4), head=range(1, 5),
               image=range(5))  # fmt: skip
@@ -169,7 +169,7 @@ PICTURES = {
         {"points": [50], "ends": [[40, 60]]}),
     "panels share their places": (
         lambda: intervals.causal_dots(table(
-            "method value low high model_run dataset", *WORTHS).assign(score=TESTS[0]),
+            "method value low high zero dataset", *WORTHS).assign(score=TESTS[0]),
             {"val": "home", "a": "away"}),
         {"points": [0.1, math.nan], "ends": [[0, 0.3]], "names": ["gae", "lrp"]}),
     "three tests, marks grey": (
