@@ -15,13 +15,12 @@ from relevit.base.files import project_root
 from relevit.evaluate.predictions import predict
 from relevit.models import load_model
 from reproduction import plots
-from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.params.cells import params_of
 from reproduction.runs import outcomes, runs
 from reproduction.runs import table as run_table
-from reproduction.runs.one_run import training_images
-from reproduction.runs.outcomes import ARM, ENDS
-from reproduction.runs.runs import Row
+from reproduction.runs.outcomes import ARM
+from reproduction.runs.runs import Row, training_images
 from reproduction.runs.table import OWN
 from reproduction.stages import preset_file
 
@@ -31,12 +30,6 @@ SAME = ["classes", "world"]
 CONTROLS = ("others", "ellipse", "upside_down")
 KNOWN = 1000  # images of the training kind that say whether an original is done
 BATCH = 50
-
-
-def ends(ours: pd.DataFrame, other: pd.DataFrame, name: str) -> dict[str, float]:
-    """`name_pts`, `name_low_pts` and `name_high_pts` of the difference on the shifted sets."""
-    found = difference(ours, other)
-    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
 
 
 def with_shares(found: pd.DataFrame) -> pd.DataFrame:
@@ -112,13 +105,13 @@ def table(preset: str) -> pd.DataFrame:
         train = training_images(row.params, bench)
         line["steps"] = row.params.epochs * -(-len(train) // row.params.batch_size)
         line["overlap_pct"] = overlap_pct(row, bench)
-        line |= ends(mine, before, "change")
+        line |= ends(difference(mine, before), "change")
         line["val_pts"] = difference(mine, before, ["val"])["change_pts"]
         control = (arm.replace("relevance", "label"), "annotated", count, world)
         if arm.startswith("relevance") and control in seen:
-            line |= ends(mine, seen[control], "adds")
+            line |= ends(difference(mine, seen[control]), "adds")
         if masks in CONTROLS and (exact := (arm, "annotated", count, world)) in seen:
-            line |= ends(seen[exact], mine, "exact_leads")
+            line |= ends(difference(seen[exact], mine), "exact_leads")
         found.append(line)
     return pd.DataFrame(found)
 

@@ -7,7 +7,6 @@ before the runs: docs/photographs.md.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -29,14 +28,12 @@ from relevit.base.results import read_json, read_rows, read_table
 from relevit.evaluate.intervals import smallest_effect, student
 from relevit.evaluate.lean import Interval, lean_of
 from relevit.finetune.epochs import LOG
-from relevit.finetune.learning_rate import highest_passing, judge
+from relevit.finetune.learning_rate import judge, taken_rate
 from reproduction import plots
 from reproduction.measures.class_changes import rank_correlation
-from reproduction.measures.paired import ORIGINAL, difference
+from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.runs import photos
-from reproduction.runs.outcomes import ENDS
-from reproduction.runs.photo_images import TRAIN, VAL, Study, domains, tokencut
-from reproduction.runs.photos import SEARCHED, Run, folder_of
+from reproduction.runs.photos import SEARCHED, TRAIN, VAL, Run, Study, domains, folder_of, tokencut
 
 DOCS = project_root() / "docs"
 WORLDS = DOCS / "results" / "notes" / "doses.csv"  # of Habitats
@@ -76,14 +73,14 @@ def judged(study: Study) -> pd.DataFrame:
     """
     rows = []
     for run in tries():
-        folder, row = folder_of(study, run), {"drop_pts": math.inf, "rising": True}
-        if not read_json(folder / photos.MADE)["failed"]:
-            row = judge(run.lr, read_rows(folder / LOG), photos.settings_of(run))
-        rows.append({"arm": run.arm, "lr": run.lr} | row)
+        folder = folder_of(study, run)
+        failed = read_json(folder / photos.MADE)["failed"]
+        history = None if failed else read_rows(folder / LOG)
+        rows.append({"arm": run.arm} | judge(run.lr, history, photos.settings_of(run)))
     table = pd.DataFrame(rows)
     table["passes"] = (table["drop_pts"] <= LIMIT_PTS) & ~table["rising"].astype(bool)
     parts = table.groupby("arm")
-    taken = {arm: highest_passing(part, LIMIT_PTS) or part["lr"].min() for arm, part in parts}
+    taken = {arm: taken_rate(part, LIMIT_PTS) for arm, part in parts}
     return table.assign(taken=table["lr"] == table["arm"].map(taken))
 
 
@@ -325,8 +322,7 @@ def _beside(arm: str, rival: str, of: Mapping[str, pd.DataFrame]) -> str:
 def _ends(ours: pd.DataFrame, other: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:
     """`name_pts`, `name_low_pts` and `name_high_pts` of a difference, by the seeds of both."""
     pair = [seen[seen["dataset"].isin(sets)] for seen in (ours, other)]
-    found = difference(*pair, sets)
-    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
+    return ends(difference(*pair, sets), name)
 
 
 def _level(seen: pd.DataFrame, name: str, sets: Sequence) -> dict[str, float]:

@@ -176,7 +176,7 @@ def l1_loss(step: Step) -> Value:
 BOTH = ("exact_gradient", "edges_in_both")  # of both baselines
 # What a method trains beside its class term. Weights are those of RobustViT Table 5; of the
 # baselines the published scripts', for Tables 6 and 7 have other ones for each model
-# (`relevit.finetune.hyperparameters`).
+# (`relevit.finetune.settings`).
 LOSSES: dict[str, dict[str, Term]] = {
     "relevance": {
         "background": Term(background_loss, 2.0, ("edges_in_both",)),

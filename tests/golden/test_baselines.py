@@ -7,8 +7,13 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_weights, script_weights
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import (
+    BASELINES,
+    FinetuneSettings,
+    paper_rate,
+    paper_weights,
+    script_weights,
+)
 from relevit.finetune.step import make_optimizer, step_losses
 
 SCRIPT_RATE = 3.0e-6  # learning rate of both published scripts

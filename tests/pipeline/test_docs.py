@@ -13,8 +13,8 @@ from relevit.attribution import METHODS
 from relevit.choices.own import OwnChoices
 from relevit.choices.words import READERS
 from relevit.finetune.augmenting import CURES
-from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings
 from relevit.finetune.settings import FinetuneSettings, resolved
+from relevit.finetune.your_own import ABOUT, NAMES, cure_settings
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
 from reproduction.params.cells import FINETUNED, params_of

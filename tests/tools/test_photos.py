@@ -14,7 +14,7 @@ from habitats.real.pacs import CLASSES, DOMAINS, PAGE, read_pacs
 from habitats.real.pacs import COUNTS as ALL_OF_IT
 from replicas.pictures import picture, stored_jpeg, truncate
 from reproduction.measures.paired import ORIGINAL
-from reproduction.runs import photo_images, photos
+from reproduction.runs import photos
 
 from .conftest import SCRIPT
 
@@ -57,7 +57,7 @@ def few(tool, monkeypatch):
 @pytest.fixture
 def study(pacs, tmp_path):
     few = {"images_per_class": 2, "masked": 14, "features": ("tiny-mae", 112)}
-    return photo_images.Study(pacs, tmp_path, model="tiny", **few)
+    return photos.Study(pacs, tmp_path, model="tiny", **few)
 
 
 def made(study, tool):
@@ -112,15 +112,15 @@ def test_what_is_no_pacs_is_said_before_any_work(pacs, tmp_path, monkeypatch):
 
 def test_a_seed_draws_photographs_that_the_original_has_seen(study):
     """Classes take turns, so that the mask of a neighbour is one of another class."""
-    sets = photo_images.pictures(study)
+    sets = photos.pictures(study)
     assert {name: len(each) for name, each in sets.items()} == {
         "train": 56, "val": 14, "art_painting": 14, "cartoon": 70, "sketch": 14
     }  # fmt: skip
-    found = photo_images.to_finetune(study, 0)
+    found = photos.to_finetune(study, 0)
     assert 0 < len(found) <= 14 and (found.labels.diff() != 0).all()
     known = {image.numpy().tobytes() for image in sets["train"].read(range(56)).images}
     assert all(image.numpy().tobytes() in known for image in found.images)
-    wrong = photo_images.to_finetune(study, 0, "others")
+    wrong = photos.to_finetune(study, 0, "others")
     assert (wrong.images == found.images).all() and (wrong.masks == found.masks.roll(1, 0)).all()
 
 

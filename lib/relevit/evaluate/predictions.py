@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
 import pandas as pd
@@ -56,6 +56,11 @@ class Classifier:
         if not parts:
             raise ValueError("evaluate: no images to classify; give at least one that can be read")
         return pd.concat(parts, ignore_index=True)
+
+    def answer(self, sets: Mapping[str, Iterable[Batch]]) -> pd.DataFrame:
+        """`predict` of the images of several sets, with `dataset` and `index`: its number there."""
+        found = {name: self.predict(batches) for name, batches in sets.items()}
+        return pd.concat(found, names=["dataset", "index"]).reset_index()
 
     def _classified(self, batches: Iterable[Batch]) -> Iterator[pd.DataFrame]:
         """The rows of each batch. A GPU has the next batch already while these are made."""

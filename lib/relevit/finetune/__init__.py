@@ -1,17 +1,23 @@
 """RobustViT's method and its baselines: how a model is finetuned on where it looks.
 
-In the order of reading: `settings` (and the paper's `hyperparameters`), `step` (the losses of a
-batch: the method on one page), `loop` and `epochs`, `validation`, `baselines` (what GradMask and
-RRR train), `augmenting` (what is done to images by their masks), `learning_rate` (the paper's
-rule), `own_audit` (does one's own model lean on context?), `your_own` (all of it on that and
-one's own images).
+In the order of reading: `settings` (and the paper's own), `step` (the losses of a
+batch: the method on one page), `loop` and `epochs`, `run` (from a start to a finetuned model, and
+what is looked at after each epoch), `baselines` (what GradMask and RRR train), `augmenting` (what
+is done to images by their masks), `learning_rate` (the paper's rule), `own_audit` (does one's own
+model lean on context?), `your_own` (all of it on that and one's own images).
 """
 
 from relevit.finetune import augmenting, baselines
-from relevit.finetune.hyperparameters import BASELINES, paper_rate, paper_temperature, paper_weights
 from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
 from relevit.finetune.loop import finetune
-from relevit.finetune.settings import FinetuneSettings, resolved
+from relevit.finetune.settings import (
+    BASELINES,
+    FinetuneSettings,
+    paper_rate,
+    paper_temperature,
+    paper_weights,
+    resolved,
+)
 from relevit.finetune.step import make_optimizer, step_losses
 
 __all__ = [

@@ -13,8 +13,8 @@ import scipy
 
 from relevit.choices.words import MAP_LOSSES
 from relevit.finetune.epochs import History
+from relevit.finetune.loop import CLASS_LOSSES
 from relevit.finetune.settings import FinetuneChoices
-from relevit.finetune.validation import CLASS_LOSSES
 
 # What counts as a rise of the classification loss: at 0.01 nats the right class is 1 % less
 # probable, in the geometric mean. A share of the loss says nothing where that is nearly 0.
@@ -39,9 +39,10 @@ def class_loss_column(params: FinetuneChoices) -> str:
     return "validation_confidence_loss" if own_answers else "validation_label_loss"
 
 
-def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, float | bool]:
+def judge(lr: float, history: History | None, params: FinetuneChoices) -> dict[str, float | bool]:
     """What the rule looks at in one run with these parameters.
 
+    Without a history the loss became infinite: an infinite `drop_pts`, and no more is known.
     `drop_pts` is the loss of validation top-1 at the kept epoch, in points. `rising` says whether
     the classification loss of the validation images rose since before finetuning by more than
     RISE_NATS, and beyond chance: image by image, with the standard error `class_loss_error`
@@ -49,6 +50,8 @@ def judge(lr: float, history: History, params: FinetuneChoices) -> dict[str, flo
     The background term, `background_before` and `background_after`, is beside it and not judged;
     NaN of a method that has none.
     """
+    if history is None:
+        return {"lr": lr, "drop_pts": np.inf, "rising": True, "background_after": np.nan}
     log, column = pd.DataFrame(history), class_loss_column(params)
     before, kept = log.iloc[0], log.loc[kept_epoch(history, params.keep)]
     rises = np.subtract(kept[CLASS_LOSSES], before[CLASS_LOSSES])
@@ -82,6 +85,12 @@ def highest_passing(table: pd.DataFrame, limit_pts: float) -> float | None:
         if row["drop_pts"] <= limit_pts and not row["rising"]
     ]
     return max(passing, default=None)
+
+
+def taken_rate(table: pd.DataFrame, limit_pts: float) -> float:
+    """The rate that an arm gets: the highest that passes; where none does, the lowest tried."""
+    passing = highest_passing(table, limit_pts)
+    return float(table["lr"].min() if passing is None else passing)
 
 
 def choose_learning_rate(table: pd.DataFrame, limit_pts: float) -> float:

@@ -7,7 +7,7 @@ the list of differences, each a named setting (`relevit.finetune.settings`).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,12 @@ from relevit.data.batch import Batch
 from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.cuda_graph import Recorded
 from relevit.finetune.epochs import History, Losses, descend, epoch_plan, fit, means
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import BASELINES, FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, products, step_losses
-from relevit.finetune.validation import CLASS_LOSSES, step_tokens
 from relevit.models.spec import ModelSpec
-from relevit.models.trunk import Frozen, Trunk, open_trunk
+from relevit.models.trunk import Frozen, Trunk, kept_tokens, open_trunk
 
+CLASS_LOSSES = "validation_class_losses"  # of a log: those of each image
 CROP_MARGIN = 8  # pixels an image may move in augmentation, out of 112; the paper's 256 -> 224
 
 
@@ -48,7 +48,7 @@ def finetune(
     """Finetune `model` in place on `train`, with checkpoints and the result in `folder`.
 
     `validate(model, settings)` gives the figures of the validation images, `loss_total` among them
-    (`relevit.finetune.validation.validation_figures` does). `inputs` says what the run is made from
+    (`run.Start.figures` does). `inputs` says what the run is made from
     beside its settings (weights at the start, images), so that a changed input is not taken for the
     same run. `validated` as `fit`. `on_step` is told the epoch and the steps done of those
     in it. Tokens of blocks that are not trained are kept in the folder `kept`. Larger images are
@@ -131,6 +131,20 @@ def train_step(
         if recorded is None or batch.outlined is not None:
             return step(*given)
         return recorded(step, *given)
+
+
+def step_tokens(
+    trunk: Trunk | None, images: Tensor, settings: FinetuneSettings, *, train: bool
+) -> AbstractContextManager[None]:
+    """Where `step_losses` of these images takes the tokens of its frozen blocks from files.
+
+    Baselines look at the pixels, and a head alone has no map of its own: it is of all blocks.
+    """
+    looks = not (train and settings.weights["relevance"] == 0)
+    if settings.method in BASELINES or (looks and not settings.trained_blocks):
+        return nullcontext()
+    ruled = looks and settings.explanation == "attn_lrp"
+    return kept_tokens(trunk, images, settings.precision + (" by rules" if ruled else ""))
 
 
 def _need_labels(labels: Tensor, model: nn.Module) -> None:

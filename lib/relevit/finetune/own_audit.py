@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, Field
 from timm.data import ImageNetInfo
 
@@ -43,10 +44,15 @@ from relevit.evaluate.lean import (
 )
 from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
-from relevit.finetune.own_cure import is_box
-from relevit.finetune.own_data import TOKENCUT, read_parts, sample_evenly, usable
 from relevit.finetune.own_folder import scaled
-from relevit.finetune.own_images import need_knowledge, tokencut_masks
+from relevit.finetune.own_images import (
+    TOKENCUT,
+    need_knowledge,
+    read_parts,
+    sample_evenly,
+    tokencut_masks,
+    usable,
+)
 from relevit.models.loading import OwnModel
 from relevit.protocols import Protocol
 
@@ -302,6 +308,14 @@ def with_masks(
         note += f". It found no object, or the background in its place, in {lost} of {len(kept)}"
     places = kept.nonzero()[:, 0]
     return replace(images, masks=found.refined).select(places), part.select(places), note
+
+
+def is_box(mask: Bool[np.ndarray, "height width"]) -> bool:
+    """Whether an object fills its bounding box; an empty mask says nothing against it."""
+    if not mask.any():
+        return True
+    rows, columns = (mask.any(axis=axis).nonzero()[0] for axis in (1, 0))
+    return bool(mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all())
 
 
 # What came of it

@@ -27,8 +27,7 @@ from torch import Tensor, nn
 from relevit.attribution import patch_grid, relevance_and_logits, to_heatmap
 from relevit.base.device import Precision, autocast
 from relevit.choices.words import Method
-from relevit.finetune.hyperparameters import BASELINES
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import BASELINES, FinetuneSettings
 from relevit.losses import CLASS_TERMS, Step
 from relevit.maps import attention_for_gradients, unfused_attention
 from relevit.models.answers import need_classes

@@ -24,21 +24,21 @@ from torch import nn
 
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
 from relevit.choices.own import OwnChoices
-from relevit.choices.words import Cure
+from relevit.choices.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
+from relevit.data.filling import fit_for_swap
 from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
+from relevit.finetune.augmenting import backgrounds
 from relevit.finetune.epochs import WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge
-from relevit.finetune.loop import finetune
-from relevit.finetune.own_audit import Audited, audit_images, with_masks
-from relevit.finetune.own_cure import ABOUT, NAMES, cure_settings, taken_cure
-from relevit.finetune.own_data import HELD_OUT, TOKENCUT, OwnData, divide, sample, sample_evenly
+from relevit.finetune.own_audit import Audited, audit_images, is_box, with_masks
 from relevit.finetune.own_folder import (
     FREE,
     SAID,
@@ -51,10 +51,22 @@ from relevit.finetune.own_folder import (
     scaled,
     with_mask_files,
 )
-from relevit.finetune.own_images import OwnImages, batches, need_knowledge, read, training_images
+from relevit.finetune.own_images import (
+    HELD_OUT,
+    TOKENCUT,
+    OwnData,
+    OwnImages,
+    batches,
+    divide,
+    need_knowledge,
+    read,
+    sample,
+    sample_evenly,
+    training_images,
+)
+from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
-from relevit.finetune.validation import validation_figures
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.trunk import Frozen
@@ -62,6 +74,32 @@ from relevit.models.trunk import Frozen
 ORIGINAL = "original"
 REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
+
+
+class _Told(dict[str, str]):
+    """What is said of each cure; of an extension's the sentence of "" with its name in it."""
+
+    def __missing__(self, cure: str) -> str:
+        return self[""].format(cure)
+
+
+# What tables and folders call the models, and what each cure trains on.
+NAMES = _Told({
+    "label": "without",
+    "relevance": "with relevance",
+    "swap": "with swaps",
+    "both": "with both",
+    "": "with {}",
+})  # fmt: skip
+ABOUT = _Told({
+    "label": "the class term alone",
+    "relevance": "the relevance terms",
+    "swap": "the class term on swapped backgrounds",
+    "both": "the relevance terms on swapped backgrounds",
+    "": "the class term on images changed by {}",
+})  # fmt: skip
+SWAPPED = ("swap", "both")
+LOOKING = ("relevance", "both")
 
 
 class Row(NamedTuple):
@@ -105,6 +143,13 @@ class OwnRun:
         ]
 
     @property
+    def start(self) -> Start:
+        """Where all of them start, and what they see."""
+        seen = self.images
+        shown = (seen.train, seen.validation, len(seen.validation), seen.maps)
+        return Start(self.model.network, self.model.spec, *shown, self.identity, seen.found)
+
+    @property
     def frozen(self) -> Frozen:
         """Where tokens of blocks that are not trained are kept until the run is finished."""
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
@@ -114,6 +159,41 @@ class OwnRun:
         """Test images for pictures: of as many classes as possible, of the last shifted set, or
         held out."""
         return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
+
+
+# Which cure
+
+
+def cure_settings(choices: OwnChoices, cure: Cure) -> dict[str, Any]:
+    """What `FinetuneSettings` is told by a cure, beside rate and precision."""
+    weights = {name.removeprefix("weight_"): getattr(choices, name) for name in LOSS_WEIGHTS}
+    if cure not in LOOKING:
+        weights["relevance"] = 0.0
+    asked = {name: getattr(choices, name) for name in FinetuneChoices.model_fields}
+    if cure not in SWAPPED:
+        asked["augmentation"] = "none" if cure in OWN_CURES else cure
+    return asked | {"weights": weights | choices.more_losses}
+
+
+def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tuple[Cure, str]:
+    """The cure of a run on the images `train`, and why it is that one.
+
+    `drawn` has their masks as they are on disk, None where TokenCut made them. Source of what
+    `auto` takes: docs/cures.md and docs/photographs.md.
+    Raises: as `backgrounds`, where a swap is asked for and there is nothing to swap.
+    """
+    count = int(fit_for_swap(train).sum())
+    asked = {choices.cure, choices.against if choices.control else ""}
+    if count < 2 and asked & set(SWAPPED):
+        backgrounds(train, choices.augmentation)  # which says why not
+    if choices.cure != "auto":
+        return choices.cure, "as asked"
+    if drawn is not None and all(is_box(drawn.mask(place)) for place in range(len(drawn))):
+        return "relevance", "the masks are boxes, with which no other was better on drawings"
+    if count < 2:
+        found = f"{count} of {len(train)} training images have a mask and a background beside it"
+        return "relevance", f"{found}, and a swap needs two"
+    return "swap", "what led on photographs (docs/photographs.md)"
 
 
 # Before the work
@@ -243,9 +323,8 @@ def search(
         try:
             history = _finetuned(run, row, say, step)[1]
         except FloatingPointError:  # far too high: a finding, not an accident
-            judged = {"drop_pts": float("inf"), "rising": True, "log": []}
-        else:
-            judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history}
+            history = None
+        judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history or []}
         rows.append(row._asdict() | {"folder": row.folder.name} | judged)
         say(f"rate {row.lr:g}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
@@ -335,29 +414,9 @@ def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, 
         goes_on, what = False, f"{name}, epoch {epoch} of {epochs}"
         step(what, (before * epochs + epoch - 1) * steps + done, runs * epochs * steps)
 
-    network, shown, spec = copy.deepcopy(run.model.network), run.images.validation, run.model.spec
-    figures = validation_figures(
-        spec,
-        images=len(shown),
-        maps=run.images.maps,
-        precision=settings.precision,
-        masks=run.images.found,
-        draw=lambda name, places, **options: shown.select(list(places)),
-        frozen=run.frozen,
+    return run.start.finetuned(
+        settings, row.folder, kept=run.frozen.folder, on_epoch=on_epoch, on_step=on_step
     )
-    history = finetune(
-        network,
-        spec,
-        run.images.train,
-        figures,
-        settings,
-        row.folder,
-        inputs=dict(run.identity),
-        kept=run.frozen.folder,
-        on_epoch=on_epoch,
-        on_step=on_step,
-    )
-    return network, history
 
 
 # What came of it
@@ -366,17 +425,16 @@ def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, 
 def answer_all(
     run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
 ) -> pd.DataFrame:
-    """Every model's answer to every test image: columns of `Classifier.predict`, and `model`,
-    `dataset`, `index` (number of the image in its set) and `file` (its path in the set's folder).
+    """Every model's answer to every test image: columns of `Classifier.answer`, and `model` and
+    `file` (its path in the set's folder).
     """
-    c, spec, rows = run.choices, run.model.spec, []
+    c, rows = run.choices, []
+    shown = {name: sample(part, c.test_images, c.seed) for name, part in run.data.test.items()}
+    files = [name for part in shown.values() for name in part.ids]
     for name, network in models.items():
-        classifier = Classifier(network, spec, frozen=run.frozen)
-        for dataset, part in run.data.test.items():
-            shown = sample(part, c.test_images, c.seed)
-            answers = classifier.predict(batches(shown, run.model.view))
-            names = {"index": range(len(answers)), "file": shown.ids}
-            rows.append(answers.assign(model=name, dataset=dataset, **names))
+        classifier = Classifier(network, run.model.spec, frozen=run.frozen)
+        sets = {dataset: batches(part, run.model.view) for dataset, part in shown.items()}
+        rows.append(classifier.answer(sets).assign(model=name, file=files))
         say(f"answered: {name}")
     return pd.concat(rows, ignore_index=True)
 

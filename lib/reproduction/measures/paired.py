@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ ROW = ["world", "arm", "classes"]  # of a table of what relevance adds
 ORIGINAL = "original"  # the arm of the models that all others start from
 COUNTS = ["seeds", "images"]
 BASIS = ["by_seed_pts", "image_error_pts"]  # with these what an interval follows from
+ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 WORDS = {
     "without_pts": "without",
     "with_pts": "with",
@@ -92,6 +94,11 @@ def difference(
     ]
     found["seeds_better"] = (means[0] > means[1]).sum()
     return found
+
+
+def ends(found: pd.Series, name: str) -> dict[str, Any]:
+    """A `difference` as columns: `name_pts`, with its interval and what that follows from."""
+    return {f"{name}_{end}": found[key] for end, key in ENDS.items()}
 
 
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:

@@ -2,8 +2,9 @@
 
 papermill reads the same lines (`papermill --help-notebook`). What is allowed is in the type; of a
 parameter that the library's own record has (BASES), and of those that all notebooks have, it is
-said there, and the cell has a plain type. A preset, `params/<preset>.yaml`, holds what differs.
-Nothing heavy is imported, so that a wrong parameter is reported within seconds.
+said there, and the cell has a plain type, or leaves the parameter to that record. A preset,
+`params/<preset>.yaml`, holds what differs. Nothing heavy is imported, so that a wrong parameter is
+reported within seconds.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from relevit.choices.numbers import Count, Epochs, Rate, Seed, Some, Temperature
 from relevit.choices.words import ModelName, MoreLoss
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier
-from relevit.finetune.loop import finetune
+from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
@@ -47,8 +47,8 @@ from reproduction.measures.context import backgrounds_challenge
 from reproduction.measures.judged import load_callable
 from reproduction.measures.paired import difference
 from reproduction.params.yaml_files import yaml_values
-from reproduction.runs.one_run import with_masks
 from reproduction.runs.outcomes import worst
+from reproduction.runs.runs import with_masks
 
 TASK = "cure_task.yaml"
 ROWS = Path("docs", "results", "judge_cures")  # below the project
@@ -169,10 +169,9 @@ def read_cure(given: str, task: CureTask, device: str = "auto") -> Cure:
 def _built_in(name: str, task: CureTask, device: str) -> Cure:
     def cure(model: nn.Module, spec: Any, batch: Batch, seed: int) -> nn.Module:
         settings = task.settings(name, seed, device)
+        start = Start(model, spec, batch, batch, 0, 0, {})
         with TemporaryDirectory() as folder:
-            how = (settings, Path(folder))
-            finetune(model, spec, batch, lambda *_: {}, *how, inputs={}, validated=())
-        return model
+            return start.finetuned(settings, Path(folder), validated=())[0]
 
     return cure
 
@@ -238,12 +237,9 @@ def _cured(cure: Cure, model: nn.Module, spec: Any, batch: Batch, seed: int) -> 
 
 def _answers(classifier: Classifier, task: CureTask, bench: Benchmark) -> pd.DataFrame:
     """A row an image of the nine sets: dataset, index, label, right."""
-    size = classifier.spec.image_size
-    found = {
-        name: classifier.predict(bench.test_batches(name, task.images_per_set, BATCH, size=size))
-        for name in TEST_SETS
-    }
-    rows = pd.concat(found, names=["dataset", "index"]).reset_index()
+    count, size = task.images_per_set, classifier.spec.image_size
+    sets = {name: bench.test_batches(name, count, BATCH, size=size) for name in TEST_SETS}
+    rows = classifier.answer(sets)
     return rows.assign(right=rows["label_rank"] == 0)[["dataset", "index", "label", "right"]]
 
 

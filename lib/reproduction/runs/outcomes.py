@@ -1,24 +1,50 @@
-"""What the runs of a table came to, and how an arm is scored against another."""
+"""What the runs of a table came to, how an arm is scored against another, and what a step costs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from copy import deepcopy
 from importlib.resources import files
+from pathlib import Path
+from time import perf_counter
 
+import numpy as np
 import pandas as pd
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
 from habitats.cutouts import SHIFTED_SETS
 from relevit.base.results import read_rows
+from relevit.data.batch import Batch
+from relevit.evaluate.frozen_features import linear_probe
+from relevit.finetune.augmenting import augmented, backgrounds
 from relevit.finetune.epochs import LOG
-from relevit.finetune.learning_rate import highest_passing
+from relevit.finetune.epochs import read as read_losses
+from relevit.finetune.learning_rate import taken_rate
+from relevit.finetune.loop import only, train_step
+from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.step import make_optimizer
+from relevit.models import checkpoints
+from relevit.models.spec import ModelSpec
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
-from reproduction.measures.paired import BASIS, ORIGINAL, difference, figure_means
+from reproduction.measures.paired import ORIGINAL, difference, ends, figure_means
+from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.params.cells import Params
-from reproduction.runs.runs import FailedError, answers, judged, rates_of_arm, read, searched_arms
+from reproduction.runs.runs import (
+    FailedError,
+    Row,
+    answers,
+    judged,
+    rates_of_arm,
+    read,
+    searched_arms,
+)
 from reproduction.runs.table import MODELS, OWN
 from reproduction.stages import read_stage
+from reproduction.training.original import untrained
 
 TWINS = [*("world", "seed"), *("arm", "relevance")]  # what tells one model of 03_robustness apart
 ARM = ["arm", "masks", "images_per_class", "world"]  # and one arm of 04_cures
@@ -30,7 +56,6 @@ LEANING = {  # what a table for people calls these figures
     "on_object_pct": "on the object, %",
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
-ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 
 
 def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -180,7 +205,7 @@ def compared(
             rival = of_group.get((of_arm.get(arm), *place))
             if rival is not None:
                 lead = difference(seen, rival)
-                row |= {f"{name}_{end}": lead[key] for end, key in ENDS.items()}
+                row |= ends(lead, name)
                 row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
         found.append(row | worst(seen, bench) | means.to_dict())
@@ -200,8 +225,7 @@ def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
     for arm, seen in of_arm.items():
         found[arm] = difference(seen, before).drop("seeds_better").to_dict()
         if arm != ours:
-            lead = difference(of_arm[ours], seen)
-            found[arm] |= {f"lead_{end}": lead[key] for end, key in ENDS.items()}
+            found[arm] |= ends(difference(of_arm[ours], seen), "lead")
     return pd.DataFrame.from_dict(found, orient="index")
 
 
@@ -214,8 +238,7 @@ def searches(cfg: Params) -> pd.DataFrame:
     limit_pts, found = read_stage(cfg, "02_finetune").limit_pts, []
     for model, method, protocol in searched_arms(cfg):
         tried = judged(rates_of_arm(cfg, model, method, protocol))
-        passing = highest_passing(tried, limit_pts)
-        used = tried["lr"] == (tried["lr"].min() if passing is None else passing)
+        used = tried["lr"] == taken_rate(tried, limit_pts)
         named = {"model": model, "method": method, "protocol": protocol, "used": used}
         found.append(tried.assign(**named))
     return pd.concat(found, ignore_index=True)
@@ -258,6 +281,52 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
         for name, by in groups.items()
     }
     return pd.DataFrame(found).mean().to_dict()
+
+
+def probed(cfg: Params, bench: Benchmark, original: Row, folder: Path) -> pd.DataFrame:
+    """The preset's model as it comes, under a head fitted to `probe_images`, on the nine sets.
+
+    Rows as of `outcomes.score`, beside those of the finetuned `original`; method `linear_probe`
+    (RobustViT, supplement L). Weights and answers are kept in `folder`.
+    """
+    spec = bench.spec(cfg.model)
+    seen = bench.draw("train", range(cfg.probe_images))
+    probe = linear_probe(untrained(cfg.model, device=cfg.device), spec, seen)
+    path = folder / "linear_probe.safetensors"
+    checkpoints.save_weights(path, probe, cfg.model)
+    classifier = load_classifier(bench, cfg.model, path, device=cfg.device)
+    found = answer_sets(classifier, path, folder / "linear_probe", bench, cfg.images_per_set)
+    named = {"model": cfg.model, "method": "linear_probe", "protocol": "", "masks": "", "seed": 0}
+    return beside_original(found, answers(original)).assign(**named)
+
+
+def step_price(
+    network: nn.Module, spec: ModelSpec, train: Batch, settings: FinetuneSettings, steps: int = 3
+) -> dict[str, float]:
+    """What a step of training costs: `seconds`, the median of some, and `memory_mib`.
+
+    The memory is what autograd keeps for the backward pass, each storage once: nearly all that a
+    step needs beside weights and optimiser. `network` is left as it is.
+    """
+    network, others = deepcopy(network).train(), backgrounds(train, settings.augmentation)
+    optimizer, kept, taken = make_optimizer(network, settings), {}, []
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()  # held, as a place that is free is used again
+        kept[storage.data_ptr()] = storage
+        return tensor
+
+    weights = {weight.untyped_storage().data_ptr() for weight in network.parameters()}
+    batch = train.select(range(len(train))[: settings.batch_size])
+    with only(network, optimizer.param_groups[0]["params"]):
+        for step in range(steps + 1):
+            begun, rng = perf_counter(), np.random.default_rng(step)
+            changed = augmented(batch, settings.augmentation, others, rng)
+            with saved_tensors_hooks(keep, lambda kept: kept) if step == 0 else nullcontext():
+                read_losses([train_step(network, spec, optimizer, changed, rng, settings)])
+            taken.append(perf_counter() - begun)
+    used = sum(part.nbytes() for place, part in kept.items() if place not in weights)
+    return {"seconds": float(np.median(taken[1:])), "memory_mib": used / 2**20}
 
 
 def of_study(question: str = "cures") -> pd.DataFrame:

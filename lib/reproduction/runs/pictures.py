@@ -19,8 +19,7 @@ from relevit.evaluate.predictions import BATCH
 from relevit.models.registry import model_spec
 from reproduction.params.preset import read_preset
 from reproduction.runs import table
-from reproduction.runs.one_run import finetuned_classes
-from reproduction.runs.runs import MADE, Row, of_labels
+from reproduction.runs.runs import MADE, Row, finetuned_classes, of_labels
 from reproduction.stages import preset_file
 
 NICE = 10

@@ -1,8 +1,9 @@
-"""The finetuning runs of a preset, a row each: what is asked for, where it is, how it is made.
+"""A run of a preset, from its parameters to its answers: what it is, on what, at which rate, made.
 
 Notebooks ask for rows by their parameters, and the pipeline makes them side by side. A row's
 folder is named after what makes it. So two notebooks that ask for the same run get the same one,
-and a run with other settings never takes its place.
+and a run with other settings never takes its place. In the order of reading: the row, its learning
+rate, its images and masks, how it is made and read.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from itertools import product
+from functools import cached_property, lru_cache, partial
+from itertools import count, product
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
@@ -27,22 +29,24 @@ from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
-from relevit.choices.words import Method, Protocol
+from relevit.choices.finetuning import LOSS_WEIGHTS
+from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier
-from relevit.finetune.epochs import LOG, WEIGHTS
-from relevit.finetune.hyperparameters import paper_rate
-from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge, kept_epoch
+from relevit.finetune.epochs import LOG, WEIGHTS, History
+from relevit.finetune.learning_rate import choose_learning_rate, judge, kept_epoch, taken_rate
+from relevit.finetune.run import Start
+from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
+from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
+from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen
 from reproduction.measures.context import backgrounds_challenge, relevance_shares
 from reproduction.measures.sets import answer_sets, load_classifier
-from reproduction.params.cells import CLASSIFIED, FINETUNED, Params
+from reproduction.params.cells import CLASSIFIED, FINETUNED, Params, params_of
 from reproduction.params.common import Benchmark as Images
-from reproduction.runs.one_run import finetune_at, finetuned_classes
-from reproduction.runs.search import arm_params, rate_factor
 from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
@@ -278,20 +282,48 @@ def rates_of_arm(search: Params, model: str, method: Method, protocol: Protocol)
     return [Row(params.model_copy(update={"lr": lr}), validated=ends) for lr in grid]
 
 
+def rate_factor(method: str, protocol: Protocol) -> float:
+    """How much higher than ours the grid of learning rates of a method lies.
+
+    Published GradMask scales its one term so far below AdamW's eps that a step is a small part
+    of the rate (differences B12: 0.013 of it on a small random network). The paper's rates make
+    up for that, and so does this factor: the paper's rate over its rate for our method, of the
+    same model. In `described` the background term is far above eps; its grid is ours.
+    """
+    if method in MAP_LOSSES or protocol == "described":
+        return 1.0
+    return paper_rate(method) / paper_rate("relevance")
+
+
+def arm_params(cfg: Params, base: Params, model: str, method: str, protocol: Protocol) -> Params:
+    """The parameters of the runs of one method: those of `base`, the preset's own, but shorter.
+
+    Their length is that of `cfg`, the weights of a baseline's losses are the paper's.
+    Raises: ValueError.
+    """
+    arm = {
+        "model": model,
+        "method": method,
+        "protocol": protocol,
+        "epochs": cfg.epochs,
+        "images_per_class": cfg.images_per_class,
+        "validation_images": cfg.validation_images,
+        "validation_maps": cfg.validation_maps,
+    }
+    papers = {} if method in MAP_LOSSES else dict.fromkeys(LOSS_WEIGHTS)
+    return params_of(FINETUNED).checked(base.model_dump() | arm | papers, f"{method} {protocol}")
+
+
 def judged(rows: Iterable[Row]) -> pd.DataFrame:
     """What the rule looks at in runs of a search, a row each (`learning_rate.judge`).
 
-    A run whose loss became infinite has an infinite `drop_pts`, and NaN for what was not reached.
     Raises: as `read`.
     """
     found = []
     for row in rows:
         made = read(row, or_diverged=True)
-        if made["failed"]:
-            lost = {"drop_pts": math.inf, "rising": True, "background_after": math.nan}
-            found.append({"lr": made["lr"]} | lost)
-        else:
-            found.append(judge(made["lr"], read_rows(row.folder / LOG), row.params))
+        history = None if made["failed"] else read_rows(row.folder / LOG)
+        found.append(judge(made["lr"], history, row.params))
     return pd.DataFrame(found)
 
 
@@ -308,10 +340,113 @@ def rate(params: Params) -> float:
     if not rows:
         return paper_rate(params.method, params.model) * params.lr_factor
     table, limit_pts = judged(rows), read_stage(params, "02_finetune").limit_pts
-    if params.method == "relevance" and params.model == own_model(params):
-        return choose_learning_rate(table, limit_pts) * params.lr_factor
-    passing = highest_passing(table, limit_pts)
-    return (table["lr"].min() if passing is None else passing) * params.lr_factor
+    own = params.method == "relevance" and params.model == own_model(params)
+    return (choose_learning_rate if own else taken_rate)(table, limit_pts) * params.lr_factor
+
+
+# The images
+
+
+def finetuned_classes(cfg: Params, bench: Benchmark) -> list[int]:
+    """Labels of the classes that a run is finetuned on: of A (Fig. 7), then of B."""
+    first, others = bench.split(cfg.seed)
+    return [*first, *others][: cfg.classes]
+
+
+def training_images(cfg: Params, bench: Benchmark) -> Batch:
+    """The images that a run with these parameters is finetuned on, with its kind of masks.
+
+    With automatic masks, images that got none worth training on are left out (B15, B17), where the
+    published code takes the next of their class (differences F10).
+    """
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
+    if cfg.masks != "tokencut":
+        return with_masks(batch, cfg.masks)
+    found = load_masks(results_of(cfg, "01_masks"), cfg.seed, batch.images)
+    _need_kept(found, f"the training images of seed {cfg.seed}")
+    return replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+
+
+def images_to_crop(cfg: Params, bench: Benchmark) -> Batch:
+    """What training crops at random: `training_images`, or larger ones of the same photographs.
+
+    Automatic masks are boolean, of the size that the model takes. Those images are mirrored
+    outwards before the crop, like Cutouts; the published code squeezes them, too (F10).
+    """
+    if cfg.masks == "tokencut":
+        return training_images(cfg, bench)
+    labels = finetuned_classes(cfg, bench) * cfg.images_per_class
+    size = bench.spec(cfg.model).image_size
+    return with_masks(bench.to_crop(labels, cfg.seed, size, cfg.protocol), cfg.masks)
+
+
+def with_masks(batch: Batch, source: MaskSource) -> Batch:
+    """Images with cheaper masks than the annotated ones that they have.
+
+    `boxes` are around each mask; `a_third` leaves those of one image in three of each class, with
+    classes taking turns at whose first image it is. Three are controls, which know as much of an
+    object's size and usual place and nothing of where it is: `others`, the mask of another image
+    and class; `ellipse`, one in the middle for all, as large as masks are on average;
+    `upside_down`.
+    """
+    if source == "a_third":
+        labels = batch.labels.tolist()
+        turns = {label: count(place) for place, label in enumerate(dict.fromkeys(labels))}
+        return replace(batch, outlined=torch.tensor([next(turns[x]) % 3 == 0 for x in labels]))
+    if source == "others":  # neighbours are of other classes
+        return replace(batch, masks=batch.masks.roll(1, 0))
+    if source == "ellipse":
+        return replace(batch, masks=_in_the_middle(batch.masks))
+    if source == "upside_down":
+        return replace(batch, masks=batch.masks.flip(-2))
+    if source != "boxes":
+        return batch
+    solid = (batch.masks > 0.5).byte()
+    # From the first pixel of the object to the last, along both axes.
+    rows, columns = (
+        part.cummax(-1).values * part.flip(-1).cummax(-1).values.flip(-1)
+        for part in (solid.amax(-1), solid.amax(-2))
+    )
+    boxes = rows[..., :, None] * columns[..., None, :]
+    return replace(batch, masks=boxes.to(batch.masks.dtype))
+
+
+def _in_the_middle(masks: torch.Tensor) -> torch.Tensor:
+    height, width = masks.shape[-2:]
+    rows, columns = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
+    ellipse = rows**2 + columns**2 <= 4 / math.pi * masks.float().mean()
+    return ellipse.to(masks.dtype).expand_as(masks).clone()
+
+
+def validation_masks(cfg: Params, bench: Benchmark) -> AutomaticMasks | None:
+    """Those of the images whose maps are looked at after each epoch; None: the annotated ones.
+
+    01_masks has masks of the validation images of seed 0, and of the training images of each seed.
+    For seed 0 both are the first photographs of their classes, and together of all classes, so
+    that the photographs which another seed validates on are among them.
+    """
+    if cfg.masks != "tokencut":
+        return None
+    size, folder = bench.spec(cfg.model).image_size, results_of(cfg, "01_masks")
+    draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
+    images = draw().images
+    found = load_masks(folder, "validation", images)
+    if seed := bench.validation_seed(cfg.seed):
+        first = cfg.model_copy(update={"seed": 0, "masks": "annotated"})
+        trained = training_images(first, bench).images
+        known = [(found, images), (load_masks(folder, 0, trained), trained)]
+        found = masks_of(draw(seed=seed).images, known, "those of seed 0")
+    _need_kept(found, "the validation images")
+    return found
+
+
+def _need_kept(masks: AutomaticMasks, of: str) -> None:
+    if not bool(masks.kept.any()):
+        raise ValueError(
+            f"masks: 01_masks kept 0 of {len(masks.kept)} masks of {of}, so there is nothing to "
+            "train on; give it another feature_model, key_bias or tau"
+        )
 
 
 # Making and reading
@@ -383,6 +518,52 @@ def _make(row: Row, known: dict[str, Any]) -> None:
             answer_sets(classifier, weights, *asked, known=known_in)
         if row.looked_at:
             known["figures"] = _figures(row, bench, weights, classifier)
+
+
+def finetune_at(
+    cfg: Params, bench: Benchmark, lr: float, origin: Path, folder: Path, **how: Any
+) -> tuple[torch.nn.Module, History]:
+    """One finetuning run as `cfg` describes it, at one learning rate (`run.Start.finetuned`).
+
+    `origin` are the original model's weights.
+    """
+    settings = resolved(cfg, lr, choose_precision(cfg.precision, choose_device(cfg.device)))
+    return start_of(cfg, bench, origin).finetuned(settings, folder, **how)
+
+
+def start_of(cfg: Params, bench: Benchmark, origin: Path) -> Start:
+    """Where a run starts, from the weights of its original, and what it sees."""
+    spec, train = bench.spec(cfg.model), images_to_crop(cfg, bench)
+    how = {"seed": bench.validation_seed(cfg.seed), "size": spec.image_size}
+    counts = cfg.validation_images, cfg.validation_maps
+    return Start(
+        load_model(cfg.model, origin, device=choose_device(cfg.device)),
+        spec,
+        train,
+        bench.draw("validation", range(max(counts)), **how, **bench.masks_for(cfg.protocol)),
+        *counts,
+        _inputs(cfg, bench, spec, train) | {"origin": file_fingerprint(origin)},
+        validation_masks(cfg, bench),
+    )
+
+
+def _inputs(cfg: Params, bench: Benchmark, spec: ModelSpec, train: Batch) -> dict[str, Any]:
+    """What a run's images and masks follow from: where they are others, it is another run."""
+    names = ("images_per_class", "classes", "validation_images", "validation_maps")
+    found: dict[str, Any] = {name: getattr(cfg, name) for name in names}
+    if train.images.shape[-1] > spec.image_size:
+        found["resized"] = train.images.shape[-1]
+    if train.masks.is_floating_point():
+        found["edges"] = "soft"
+    if bench.composable:
+        found["images"] = bench.rules
+    if seed := bench.validation_seed(cfg.seed):
+        found["validation_seed"] = seed
+    if cfg.masks not in ("annotated", "tokencut"):
+        found["masks"] = cfg.masks
+    if cfg.masks == "tokencut":
+        found["masks"] = file_fingerprint(results_of(cfg, "01_masks") / MASKS)
+    return found
 
 
 def _training(row: Row) -> TrainSettings:

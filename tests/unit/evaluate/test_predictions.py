@@ -11,7 +11,7 @@ from scipy.special import softmax
 from torch import nn
 
 from relevit.data.batch import Batch
-from relevit.evaluate.predictions import predict
+from relevit.evaluate.predictions import Classifier, predict
 from relevit.models.spec import ModelSpec
 
 # Leaves pixels as they are, so that a model can read a number off them.
@@ -55,6 +55,16 @@ def test_predictions_of_known_logits():
         ),
         "label_rank": [0, 2, 3, 0],
     }
+
+
+def test_answers_to_several_sets_are_those_to_each_by_the_images_number():
+    sets = {"one": [0, 2, 0], "other": [1, 3]}
+    shown = {name: batch(labels).split(2) for name, labels in sets.items()}
+    found = Classifier(Table(LOGITS), PLAIN).answer(shown).set_index("dataset")
+    for name, labels in sets.items():
+        rows = found.loc[name].reset_index(drop=True)
+        assert rows.pop("index").tolist() == list(range(len(labels)))
+        pd.testing.assert_frame_equal(rows, predict(Table(LOGITS), PLAIN, [batch(labels)]))
 
 
 def test_top1_agrees_with_the_prediction_when_logits_tie():

@@ -13,7 +13,7 @@ from relevit.finetune.baselines import (
     settings_of,
     weights_apart,
 )
-from relevit.finetune.hyperparameters import BASELINES, paper_weights, script_weights
+from relevit.finetune.settings import BASELINES, paper_weights, script_weights
 
 EVERY = pytest.mark.parametrize("method", BASELINES)
 SOURCES = pytest.mark.parametrize("weights", [paper_weights, script_weights])

@@ -17,7 +17,7 @@ from relevit.data.image_set import picture_set
 from relevit.finetune.loop import CROP_MARGIN, augment
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
-from reproduction.runs import one_run as runs
+from reproduction.runs import runs
 
 from ..micro_finetuning import SPEC, pictures
 
@@ -145,46 +145,45 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
 
 
 @pytest.fixture
-def handed_on(monkeypatch, tmp_path):
-    """What a run with some parameters hands to `finetune` and to `validation_figures`."""
+def started(monkeypatch, tmp_path):
+    """Where a run with some parameters starts, without its model."""
 
-    def asked(cfg, bench, **options):
-        seen = {}
+    def asked(cfg, bench):
         if bench is not CUTOUTS:
             monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
         monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
         monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
-        monkeypatch.setattr(runs, "validation_figures", lambda spec, **given: seen.update(given))
-        monkeypatch.setattr(
-            runs, "finetune", lambda m, s, train, *_, **given: seen.update(given, train=train) or []
-        )
-        cfg = cfg.model_copy(update={"device": "cpu"})
-        runs.finetune_at(cfg, bench, 1.0e-6, tmp_path, tmp_path, **options)
-        return seen
+        return runs.start_of(cfg.model_copy(update={"device": "cpu"}), bench, tmp_path)
 
     return asked
 
 
 @pytest.mark.parametrize("protocol", ["published", "described"])
-def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(
-    photographs, handed_on, protocol
-):
+def test_a_run_trains_and_is_validated_on_the_masks_of_its_protocol(photographs, started, protocol):
     cfg = params_of(FINETUNED)(images_per_class=2, model="vit-b", protocol=protocol)
-    seen = handed_on(cfg, photographs)
-    shown = seen["draw"]("validation", range(2), size=MODEL).masks
+    seen = started(cfg, photographs)
     soft = protocol == "published"
-    assert bool(fractions(seen["train"].masks).any()) == bool(fractions(shown).any()) == soft
-    assert ("edges" in seen["inputs"]) == soft, "a run with other masks is another run"
+    for part in (seen.train, seen.validation):
+        assert bool(fractions(part.masks).any()) == soft
+    assert ("edges" in seen.inputs) == soft, "a run with other masks is another run"
 
 
 @pytest.mark.parametrize("seed", [0, 3])
 @pytest.mark.parametrize("drawn", [False, True])
 def test_a_run_is_validated_on_the_images_of_its_seed_and_says_so(
-    photographs, handed_on, seed, drawn
+    photographs, started, monkeypatch, seed, drawn
 ):
     """Drawings for validation are the same ones for all runs, which keep their identity."""
     model, bench = ("tiny", CUTOUTS) if drawn else ("vit-b", photographs)
-    seen = handed_on(params_of(FINETUNED)(images_per_class=1, seed=seed, model=model), bench)
+    draw, asked = type(bench).draw, {}
+
+    def noted(self, name, *args, **how):
+        asked[name] = how["seed"]
+        return draw(self, name, *args, **how)
+
+    monkeypatch.setattr(type(bench), "draw", noted)
+    how = {"validation_images": 40, "validation_maps": 8, "images_per_class": 1}
+    seen = started(params_of(FINETUNED)(**how, seed=seed, model=model), bench)
     own = 0 if drawn else seed
-    assert (seen["seed"], seen["inputs"].get("validation_seed", 0)) == (own, own)
-    assert ("validation_seed" in seen["inputs"]) == (own > 0)
+    assert (asked["validation"], seen.inputs.get("validation_seed", 0)) == (own, own)
+    assert ("validation_seed" in seen.inputs) == (own > 0)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.learning_rate import (
     choose_learning_rate,
     class_loss_column,
     highest_passing,
     judge,
 )
+from relevit.finetune.settings import BASELINES
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.search import arm_params, rate_factor
+from reproduction.runs.runs import arm_params, rate_factor
 
 
 def tried(drops, rising=()):

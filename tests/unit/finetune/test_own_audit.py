@@ -16,7 +16,7 @@ from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval, lenders
-from relevit.finetune import own_audit, own_data, own_images
+from relevit.finetune import own_audit, own_images
 from relevit.finetune.own_audit import Audit, audit_folder, head_places, sentence
 from relevit.masks import AutomaticMasks
 from relevit.models.loading import OwnModel, open_model
@@ -215,9 +215,9 @@ def test_masks_that_cover_all_are_refused(tmp_path):
 
 
 def test_of_many_classes_some_are_drawn_with_several_images_each(data):
-    part = own_data.sample_evenly(read_data(data), 8, 0)
+    part = own_images.sample_evenly(read_data(data), 8, 0)
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
-    every = own_data.sample_evenly(read_data(data), 30, 0)
+    every = own_images.sample_evenly(read_data(data), 30, 0)
     assert np.bincount(every.labels).tolist() == [10, 10, 10]
 
 

@@ -11,7 +11,7 @@ from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch
 from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
-from relevit.finetune.own_cure import cure_settings, taken_cure
+from relevit.finetune.your_own import cure_settings, taken_cure
 
 SIDE = 32
 SHAPES = {

@@ -7,14 +7,15 @@ import json
 import pytest
 
 from relevit.choices.finetuning import FinetuneOptions
-from relevit.finetune.hyperparameters import (
+from relevit.finetune.settings import (
     BASELINES,
+    FinetuneSettings,
     hyperparameters,
     paper_rate,
     paper_weights,
+    resolved,
     script_weights,
 )
-from relevit.finetune.settings import FinetuneSettings, resolved
 from reproduction.params.cells import FINETUNED, params_of
 
 SETTINGS = FinetuneSettings(lr=1.0e-3)

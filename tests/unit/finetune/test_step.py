@@ -8,9 +8,8 @@ from torch.nn.functional import cross_entropy
 
 from relevit.attribution import gae, relevance_and_logits, to_heatmap
 from relevit.choices.words import MAP_LOSSES
-from relevit.finetune.hyperparameters import BASELINES
 from relevit.finetune.loop import only
-from relevit.finetune.settings import FinetuneSettings
+from relevit.finetune.settings import BASELINES, FinetuneSettings
 from relevit.finetune.step import frozen_part, make_optimizer, step_losses, trained_weights
 from relevit.losses import LOSSES, Step, Term, background_loss, foreground_loss
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import get_args
@@ -256,3 +257,22 @@ def test_images_without_homes_have_no_home_shares():
 def test_a_preset_s_runs_are_those_of_its_lines(monkeypatch, preset, count):
     monkeypatch.chdir(ROOT)
     assert len(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))) == count
+
+
+# Digests of the names of all rows. Where a name changes, its stored run is made anew.
+STORED = {
+    "quick": (28, "ec7e41526989"),
+    "workshop": (69, "c4aac053dd3d"),
+    "study": (447, "72ec62b96d14"),
+    "paper": (348, "3e98c35eb068"),
+    "controls": (70, "f450ea912459"),
+    "controls_things": (26, "1f9505ca13e1"),
+}
+
+
+@pytest.mark.parametrize("preset", STORED)
+def test_stored_runs_are_found_by_the_names_that_they_were_made_by(preset, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    names = "\n".join(sorted(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))))
+    found = hashlib.sha256(names.encode()).hexdigest()[:12]
+    assert (names.count("\n") + 1, found) == STORED[preset]

@@ -26,9 +26,8 @@ from relevit.data.own.folder import read_splits
 from relevit.data.own.listing import Listing
 from relevit.finetune import own_folder, own_images, your_own
 from relevit.finetune.epochs import WEIGHTS
-from relevit.finetune.own_cure import NAMES
-from relevit.finetune.own_data import HELD_OUT, divide
-from relevit.finetune.your_own import ORIGINAL
+from relevit.finetune.own_images import HELD_OUT, divide
+from relevit.finetune.your_own import NAMES, ORIGINAL
 from relevit.masks import AutomaticMasks
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from timm.layers import DropPath
 
-from relevit.finetune.validation import validation_figures
+from relevit.finetune.run import Start
 from relevit.models import trunk
 from relevit.models.trunk import Frozen, kept_tokens, open_trunk
 
@@ -19,18 +21,14 @@ ARMS = {name: changes | {"trained_blocks": 1} for name, changes in ARMS.items()}
 ARMS |= {"swap": ARMS["label"] | {"augmentation": "swap"}, "head": LABELS | {"trained_blocks": 0}}
 
 
-def draw(name, rows, **options):
-    return pictures(name, len(rows))
-
-
 def finetuned(folder, kept, precision="float32", **changes):
     """Weights and log of a run, and how often the first block has run in it."""
     settings = SETTINGS.changed(epochs=2, precision=precision, **changes)
     frozen = Frozen(kept, settings.trained_blocks) if kept else None
-    how = {"images": 6, "maps": 4, "precision": precision, "draw": draw, "frozen": frozen}
-    model, ran = micro_model(), []
+    model, shown, ran = micro_model(), pictures("validation", 6), []
+    start = Start(model, SPEC, shown, shown, 6, 4, {})
     handle = model.blocks[0].attn.register_forward_pre_hook(lambda *_: ran.append(1))
-    figures = validation_figures(SPEC, **how)
+    figures = partial(start.figures, frozen=frozen)
     history = run(folder, settings, model=model, validate=figures, kept=kept)
     handle.remove()
     return (weights(model).tolist(), history), len(ran)

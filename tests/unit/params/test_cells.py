@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 from typing import Any
 
@@ -29,11 +31,23 @@ def test_a_cell_is_what_papermill_reads_and_the_quick_preset(name):
     of, path = params_of(name), ROOT / notebook_file(name)
     told = inspect_notebook(path)
     fields = {key: field.description for key, field in of.model_fields.items()}
-    assert {key: each["help"] for key, each in told.items()} == fields and all(fields.values())
+    known = BASES["10_your_own"].model_fields if name == "10_your_own" else {}
+    assert told.keys() | known.keys() == fields.keys() and all(fields.values())
+    assert {key: each["help"] for key, each in told.items()} == {key: fields[key] for key in told}
     assert of() == of.from_preset(ROOT / "params" / "quick.yaml")
     assert of.checked(of().model_dump(), "test") == of()
     with pytest.raises(ValidationError, match="frozen"):
         of().preset = "paper"
+
+
+def test_what_a_cell_leaves_to_the_record_no_other_cell_sets():
+    """Else a notebook that is run again would take that for the parameter."""
+    path = ROOT / notebook_file("10_your_own")
+    left = BASES["10_your_own"].model_fields.keys() - cell(path).keys()
+    code = [c["source"] for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
+    names = [node for part in code for node in ast.walk(ast.parse("".join(part)))]
+    names = [node for node in names if isinstance(node, ast.Name)]
+    assert left and not left & {node.id for node in names if isinstance(node.ctx, ast.Store)}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)

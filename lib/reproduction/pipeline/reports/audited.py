@@ -6,7 +6,7 @@ from pathlib import Path
 
 from relevit.base.files import write_atomically
 from relevit.finetune.own_audit import Audited
-from relevit.finetune.own_data import TOKENCUT
+from relevit.finetune.own_images import TOKENCUT
 from reproduction.pipeline.reports.page import audit_parts, write_page
 
 PAGE, FACTS, ROWS = "index.html", "audit.json", "rows.csv"

@@ -13,9 +13,18 @@ import yaml
 from relevit.choices.own import OwnChoices
 from relevit.finetune.learning_rate import highest_passing
 from relevit.finetune.own_audit import Audited
-from relevit.finetune.own_cure import ABOUT, NAMES, SWAPPED
-from relevit.finetune.own_data import HELD_OUT
-from relevit.finetune.your_own import ORIGINAL, OwnResult, OwnRun, about_rate, accuracies, examples
+from relevit.finetune.own_images import HELD_OUT
+from relevit.finetune.your_own import (
+    ABOUT,
+    NAMES,
+    ORIGINAL,
+    SWAPPED,
+    OwnResult,
+    OwnRun,
+    about_rate,
+    accuracies,
+    examples,
+)
 from relevit.models.card import load_code, write_card
 from reproduction import plots
 from reproduction.pipeline.reports.page import Part, audit_parts, drawn, html, write_page

@@ -22,7 +22,7 @@ from torch import Tensor
 from relevit.base.files import write_atomically
 from relevit.evaluate.lean import CONDITIONS, shown_as
 from relevit.finetune.own_audit import Audited, Mean
-from relevit.finetune.own_data import TOKENCUT
+from relevit.finetune.own_images import TOKENCUT
 from reproduction.plots.style import picture_kind, stored
 from reproduction.runs.in_words import gaps_in_words
 

@@ -1,0 +1,126 @@
+"""A run: a model finetuned from its start by settings, in a folder that goes on where it stopped.
+
+Presets, photographs and one's own images say which runs there are and what these see. All of them
+are made here, judged by the rule of `learning_rate`, and answer by `Classifier.answer`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from relevit.base.device import at_once
+from relevit.data.batch import Batch
+from relevit.evaluate.predictions import BATCH, predict
+from relevit.finetune.epochs import History, read
+from relevit.finetune.loop import finetune, step_tokens
+from relevit.finetune.settings import BASELINES, FinetuneSettings
+from relevit.finetune.step import step_losses
+from relevit.masks import AutomaticMasks
+from relevit.models.spec import ModelSpec
+from relevit.models.trunk import Frozen, open_trunk
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """What runs have in common that differ in their settings alone, such as arms and rates.
+
+    `network` is the original, which they leave as it is. Of `validation` the first `images` are
+    answered and the first `maps` explained after an epoch; there may be fewer. With automatic
+    `masks` of the latter, those count that are fit for training. `inputs` tells it from another
+    start, in plain values.
+    """
+
+    network: nn.Module
+    spec: ModelSpec
+    train: Batch
+    validation: Batch
+    images: int
+    maps: int
+    inputs: Mapping[str, Any]
+    masks: AutomaticMasks | None = None
+
+    def finetuned(
+        self,
+        settings: FinetuneSettings,
+        folder: Path,
+        *,
+        validated: Collection[int] | None = None,
+        kept: Path | None = None,
+        on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+        on_step: Callable[[int, int, int], object] = lambda epoch, step, steps: None,
+    ) -> tuple[nn.Module, History]:
+        """The finetuned model and its log; both are in `folder`, and read where they are there.
+
+        `validated` are the epochs after which validation images are looked at, 0 for before; None,
+        and wherever they choose the epoch, after each, which takes a third of the time. `kept` and
+        the rest as `loop.finetune`, which raises and resumes.
+        """
+        network = copy.deepcopy(self.network)
+        frozen = None if kept is None else Frozen(kept, settings.trained_blocks)
+        history = finetune(
+            network,
+            self.spec,
+            self.train,
+            partial(self.figures, frozen=frozen),
+            settings,
+            folder,
+            inputs=dict(self.inputs),
+            validated=validated if settings.keep == "last" else None,
+            kept=kept,
+            on_epoch=on_epoch,
+            on_step=on_step,
+        )
+        return network, history
+
+    def figures(
+        self, model: nn.Module, settings: FinetuneSettings, frozen: Frozen | None = None
+    ) -> dict[str, Any]:
+        """What is seen of a model after an epoch, on the validation images alone.
+
+        `top1_pct`, `confidence_loss` (Eq. 4 without temperature) and `label_loss` (cross-entropy of
+        the label), in nats; the losses of the maps, computed as in training but without
+        augmentation; `class_losses` are the run's own class term of each image. Tokens of `frozen`
+        blocks are kept.
+        """
+        device, trunk = next(model.parameters()).device, open_trunk(model, frozen)
+        size, found = settings.batch_size, []
+        if settings.method not in BASELINES:  # of which some terms are sums over a batch
+            size = at_once(size, device)
+        parts = list(self._mapped.split(size))
+        for part in parts:
+            pixels = self.spec.normalise(part.images.to(device))
+            masks, labels = part.masks.to(device).float(), part.labels.to(device)
+            with step_tokens(trunk, pixels, settings, train=False):
+                losses = step_losses(model, pixels, masks, labels, settings, train=False)
+            found.append({name: value.detach() for name, value in losses.named.items()})
+        rows = [pd.Series(row) * len(part) for row, part in zip(read(found), parts, strict=True)]
+        means = (sum(rows) / len(self._mapped)).to_dict()
+        asked = self.validation.select(range(len(self.validation))[: self.images])
+        answers = predict(model, self.spec, asked.split(BATCH), settings.precision, frozen)
+        losses = {
+            "confidence": -np.log(answers["confidence_pct"] / 100),
+            "label": answers["label_loss"],
+        }
+        return {
+            "top1_pct": 100 * float((answers["label_rank"] == 0).mean()),
+            **{f"{name}_loss": float(each.mean()) for name, each in losses.items()},
+            "class_losses": losses[settings.class_loss].round(6).tolist(),
+            **means,
+        }
+
+    @cached_property
+    def _mapped(self) -> Batch:
+        """The images whose maps are looked at, with their masks."""
+        shown = self.validation.select(range(len(self.validation))[: self.maps])
+        if self.masks is None:
+            return shown
+        return replace(shown, masks=self.masks.refined).select(self.masks.kept.nonzero()[:, 0])
