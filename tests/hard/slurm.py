@@ -105,7 +105,7 @@ class Node:
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
         told = {"SLURM_CONF": str(folder / "slurm.conf")}
-        # The executor's jobs call srun without any variable SLURM_*: on a cluster its file is in /etc.
+        # Jobs call srun without any variable SLURM_*, as a cluster's file is in /etc.
         (folder / "srun").write_text(
             f'#!/bin/sh\nSLURM_CONF={told["SLURM_CONF"]} exec {shutil.which("srun")} "$@"\n'
         )
@@ -204,7 +204,7 @@ def _free_port() -> int:
 
 
 def _write(path: Path, text: str) -> None:
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     path.chmod(0o600)
 
 

@@ -21,7 +21,7 @@ job, cores = (os.environ.get(f"SLURM_{name}") for name in ("JOB_ID", "CPUS_PER_T
 
 
 def note(what: str, name: str) -> None:
-    with Path("noted").open("a") as noted:
+    with Path("noted").open("a", encoding="utf-8") as noted:
         noted.write(f"{what} {name} {job} {cores} {os.environ['OMP_NUM_THREADS']}\n")
 
 

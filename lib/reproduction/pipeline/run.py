@@ -28,6 +28,7 @@ import yaml
 from habitats.kept import FOLDER
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
+from reproduction.params.order import notebook_file
 from reproduction.params.preset import Preset, read_preset
 from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
@@ -63,6 +64,11 @@ def check(name: str, stages: Sequence[str] = ()) -> Preset:
             f"pipeline: {unknown[0]!r} is no stage of {path}; use some of {list(preset.stages)}"
         )
     need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
+    for file in (project_root() / notebook_file(stage) for stage in preset.stages):
+        if file.stat().st_mtime > time.time():  # then all that is made of it is older than it
+            raise ValueError(
+                f"pipeline: {file} is dated in the future; mend that with: touch {file}"
+            )
     return preset
 
 

@@ -1,4 +1,4 @@
-"""Slurm beside Snakemake's executor (2.8.0): what may be submitted, whose jobs are there, their end.
+"""Slurm beside Snakemake's executor (2.8.0): what it would run, whose jobs are there, their end.
 
 The executor takes each refusal of `sbatch` for the job's failure, waits for ever for a job that
 `squeue` lists no more, and when stopped submits what it had in hand. So its `sbatch` and `squeue`
@@ -145,7 +145,7 @@ def _there(arguments: list[str]) -> str:
 def squeue(arguments: list[str]) -> int:
     """List jobs as the executor asks; those that are listed no more have ended."""
     noted = Path(os.environ[HERE], NOTED)
-    submitted = noted.read_text().split() if noted.is_file() else []
+    submitted = noted.read_text(encoding="utf-8").split() if noted.is_file() else []
     done = subprocess.run([_slurms("squeue"), *arguments], stdout=subprocess.PIPE, text=True)
     sys.stdout.write(done.stdout)
     if done.returncode == 0:
