@@ -19,8 +19,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "srun")
-ACCOUNTING = ("slurmdbd", "sacctmgr", "mariadbd", "mariadb-install-db", "mariadb")
+CLIENTS = ("sbatch", "squeue", "scancel", "sinfo", "srun", "scontrol", "sacct", "sacctmgr", "sshare")
+NEEDED = ("munged", "slurmctld", "slurmd", *CLIENTS)
+ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb")
 PLACES = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 STARTING_S = 60.0
 CPUS, MEMORY_MB = 8, 8000  # as told: more than there may be
@@ -105,11 +106,12 @@ class Node:
         (folder / "munge.key").write_bytes(os.urandom(128))
         (folder / "munge.key").chmod(0o600)
         told = {"SLURM_CONF": str(folder / "slurm.conf")}
-        # Jobs call srun without any variable SLURM_*, as a cluster's file is in /etc.
-        (folder / "srun").write_text(
-            f'#!/bin/sh\nSLURM_CONF={told["SLURM_CONF"]} exec {shutil.which("srun")} "$@"\n'
-        )
-        (folder / "srun").chmod(0o755)
+        # Snakemake takes variables SLURM_* away in jobs; a cluster's file is in /etc.
+        for name in CLIENTS:
+            real = shutil.which(name, path=PLACES)
+            words = f'#!/bin/sh\nSLURM_CONF={told["SLURM_CONF"]} exec {real} "$@"\n'
+            (folder / name).write_text(words)
+            (folder / name).chmod(0o755)
         self.environment = os.environ | told | {"PATH": f"{folder}{os.pathsep}{PLACES}"}
         pieces = [f"--{each}-file={folder}/munge.{each}" for each in ("key", "pid", "log", "seed")]
         self.commands = {

@@ -117,6 +117,7 @@ def test_no_job_is_left_of_a_run_that_is_stopped_anyhow_and_it_goes_on(cluster, 
     as_a_job = ("srun", "--partition=gpu", "--mem=500", "--job-name=pipeline")
     process = start(cluster, project, 600, as_a_job)
     wait_for(process, lambda: begun(cluster, project))
+    assert process.poll() is None, said(project)
     cluster.ask("scancel", "--name=pipeline")
     process.wait(GONE_S)
     assert soon(lambda: not queued(cluster))
