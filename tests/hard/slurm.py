@@ -19,7 +19,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-CLIENTS = ("sbatch", "squeue", "scancel", "sinfo", "srun", "scontrol", "sacct", "sacctmgr", "sshare")
+CLIENTS = (
+    "sbatch",
+    "squeue",
+    "scancel",
+    "sinfo",
+    "srun",
+    "scontrol",
+    "sacct",
+    "sacctmgr",
+    "sshare",
+)
 NEEDED = ("munged", "slurmctld", "slurmd", *CLIENTS)
 ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db", "mariadb")
 PLACES = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
