@@ -62,6 +62,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu
 KillWait=5
+UnkillableStepTimeout=600
 MinJobAge={min_job_age}
 SchedulerParameters=batch_sched_delay=1,sched_interval=5
 JobAcctGatherType=jobacct_gather/none

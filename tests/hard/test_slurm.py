@@ -1,5 +1,6 @@
 """The pipeline on a real Slurm of one node: it is killed and cut off, and leaves no job behind."""
 
+import getpass
 import os
 import re
 import signal
@@ -157,7 +158,7 @@ def test_what_is_cut_off_is_made_again_and_an_absent_controller_waited_for(clust
 def test_a_full_queue_is_waited_for(cluster, project):
     if "slurmdbd" not in cluster.servers:
         pytest.skip(f"needs accounting: {missing(True)} not installed")
-    user = ("sacctmgr", "--immediate", "modify", "user", "where", "account=mine", "set")
+    user = ("sacctmgr", "--immediate", "modify", "user", getpass.getuser(), "set")
     cluster.ask(*user, "MaxSubmitJobs=1")
     try:
         assert start(cluster, project, 0).wait(WAIT_S) == 0, said(project)

@@ -110,7 +110,7 @@ class Progress:
 def last_words(log: Path) -> str:
     """The last line that a job has said itself, before Snakemake has noted that it failed."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    own = re.split(r"(?m)^\[.+\]\nError in rule", text)[0].split("\n")
+    own = re.split(r"(?m)^(?:RuleException:|\[.+\]\nError in rule)", text)[0].split("\n")
     return next((line.strip() for line in reversed(own) if line.strip()), "it said nothing")
 
 

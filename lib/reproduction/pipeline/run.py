@@ -268,7 +268,9 @@ def _work(
     with progress.shown(told, results / progress.LOG) as output:
         if how["profile"]:
             folder = project_root() / lock.FOLDER / slurm.prefix(name)
-            how["variables"] = how["variables"] | slurm.commands(folder, output)
+            how["variables"] = how["variables"] | slurm.commands(
+                folder, output, _environment()["PATH"]
+            )
         code = snakemake(
             name,
             *targets,

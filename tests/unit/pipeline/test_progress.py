@@ -75,6 +75,8 @@ Job 1: 00_start: the data
 Finished jobid: 1 (Rule: 00_start)
 """
 NOTED = """
+RuleException:
+CalledProcessError in file "Snakefile", line 108:
 [Fri Nov 27 03:18:12 2026]
 Error in rule 00_start:
     message: None

@@ -96,10 +96,10 @@ def refuse_never(profile: Path, options: Mapping[str, object]) -> None:
         )
 
 
-def commands(folder: Path, said: int) -> dict[str, str]:
+def commands(folder: Path, said: int, path: str) -> dict[str, str]:
     """Make the two commands in a folder: the variables with which the executor finds them.
 
-    What they tell goes to `said`, a file number of this process.
+    They come first in its `path`. What they tell goes to `said`, a file number of this process.
     """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -108,7 +108,7 @@ def commands(folder: Path, said: int) -> dict[str, str]:
         (folder / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
         (folder / name).chmod(0o755)
     (folder / SAID).symlink_to(f"/proc/{os.getpid()}/fd/{said}")
-    return {HERE: str(folder), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
+    return {HERE: str(folder), "PATH": f"{folder}{os.pathsep}{path}"}
 
 
 def sbatch(arguments: list[str]) -> int:
