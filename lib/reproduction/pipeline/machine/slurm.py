@@ -76,9 +76,14 @@ def refuse_left(root: Path, preset: str) -> None:
 def refuse_never(profile: Path, options: Mapping[str, object]) -> None:
     """Raise ValueError in Slurm's words where it would never run a job as a profile asks."""
     asked = options.get("default-resources") or {}
-    names = {"slurm_partition": "--partition", "slurm_account": "--account", "mem_mb": "--mem"}
-    names |= {"runtime": "--time", "gres": "--gres", "gpu": "--gpus", "constraint": "--constraint"}
-    given = [f"{names[key]}={value}" for key, value in asked.items() if key in names and value]
+    if isinstance(asked, list):
+        asked = dict(each.partition("=")[::2] for each in asked)
+    words = {"slurm_partition": "--partition", "slurm_account": "--account", "gres": "--gres"}
+    numbers = {"mem_mb": "--mem", "runtime": "--time", "gpu": "--gpus"}  # else in Snakemake's words
+    given = [f"{words[key]}={value}" for key, value in asked.items() if key in words]
+    given += [
+        f"{numbers[k]}={v}" for k, v in asked.items() if k in numbers and v and str(v).isdigit()
+    ]
     given += shlex.split(str(asked.get("slurm_extra", "")).strip("'\""))
     given.append(f"--cpus-per-task={options.get('cores', 1)}")
     command = ["sbatch", "--test-only", *given, "--wrap=true"]
@@ -88,7 +93,7 @@ def refuse_never(profile: Path, options: Mapping[str, object]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ValueError(f"profile: Slurm does not answer: {error}") from None
     if done.returncode and not LATER.search(done.stderr):
-        said = " ".join(line.partition("error: ")[2] or line for line in done.stderr.splitlines())
+        said = "; ".join(line.partition("error: ")[2] or line for line in done.stderr.splitlines())
         there = ", ".join(_ask(["sinfo", "--noheader", "--format=%R (up to %l)"]).splitlines())
         raise ValueError(
             f"profile: {profile}: Slurm refuses such a job: {said}. Its partitions: {there}; "
