@@ -58,6 +58,7 @@ TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none
 ReturnToService=2
+EnforcePartLimits=ANY
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 GresTypes=gpu

@@ -177,7 +177,7 @@ def test_a_full_queue_is_waited_for(cluster, project):
         ({"slurm_partition": None}, "Its partitions: gpu (up to 1-00:00:00)"),
         ({"runtime": 3000}, "Requested time limit is invalid"),
         ({"gpu": 3}, "Requested node configuration is not available"),
-        ({"mem_mb": 900000}, "Memory required by task is not available"),
+        ({"mem_mb": 900000}, "Requested node configuration is not available"),
     ],
 )
 def test_what_slurm_would_never_run_is_refused_before_any_work(cluster, project, asked, words):

@@ -53,7 +53,7 @@ run._gpus = lambda: 0
 run._drawing = lambda *given: nullcontext()
 run.forked.server = lambda *given: nullcontext(dict)
 run.check_devices = run.fetch = lambda preset: None
-nothing = lambda *given: {}
+nothing = lambda *given, **how: {}
 calls = ('unmake_failed', 'write_plan', 'failures')
 reproduction.pipeline.plan = SimpleNamespace(**dict.fromkeys(calls, nothing))
 sys.exit(run.main(["small", *sys.argv[1:]]))
