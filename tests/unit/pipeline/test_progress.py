@@ -84,11 +84,16 @@ Exiting because a job execution failed.
 """
 
 
-@pytest.mark.parametrize("own", [["ValueError: no such file"], ["it: DUE TO TIME LIMIT", ""]])
-@pytest.mark.parametrize("end", [NOTED, ""])
+KILLED = (
+    "\nWill exit after finishing currently running jobs (scheduler).\nsrun: error: vm: Exited\n"
+)
+
+
+@pytest.mark.parametrize("own", [["ValueError: no such file"], ["KeyError: 'seed'", ""]])
+@pytest.mark.parametrize("end", [NOTED, KILLED, ""])
 def test_a_job_of_slurm_says_its_own_last_words(tmp_path, capsys, own, end):
     log = tmp_path / "7.log"
-    log.write_text("\n".join(["Building DAG", *own]) + end)
+    log.write_text("\n".join(["Reason: Forced execution", *own]) + end)
     follow(tmp_path, Progress(["00_start"], {}, 2, tmp_path / "page"), OF_SLURM.format(log=log))
     assert capsys.readouterr().err.splitlines() == [
         f"Failed: 00_start: FAILED as job 7 of Slurm: {own[0]} ({log})",
