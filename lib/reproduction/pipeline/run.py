@@ -178,7 +178,8 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     preset = check(name, stages)
     if profile:
-        jobs = jobs or read_profile(profile).get("jobs") or AT_ONCE
+        asked = read_profile(profile)
+        jobs = jobs or asked.get("jobs", AT_ONCE)
     with lock.held(name):
         if profile:
             slurm.refuse_left(project_root(), name)
