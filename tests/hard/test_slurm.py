@@ -193,7 +193,7 @@ def test_a_job_that_fails_says_why_on_the_screen(cluster, project):
     process = start(cluster, project, 600)
     assert process.wait(WAIT_S) == 1
     text = (project / "said").read_text()
-    assert re.search(r"(?m)^Failed: 0\w+: TIMEOUT as job \d+ of Slurm: it said nothing", text)
+    assert re.search(r"(?m)^Failed: 0\w+: TIMEOUT as job \d+ of Slurm: .*DUE TO TIME LIMIT", text)
     process = start(cluster, project, 0, RELEVIT_START="/not/here/python")
     assert process.wait(WAIT_S) == 1
     text = (project / "said").read_text()

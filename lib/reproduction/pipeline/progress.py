@@ -25,9 +25,7 @@ FAILED = re.compile(r" +jobid: (\d+)$")
 # On a cluster what went wrong is in the job's own log.
 OF_SLURM = re.compile(r" +message: SLURM-job '(\d+)' failed, SLURM status is: '(\w+)'")
 OWN_LOG = re.compile(r" +log: (.+) \(check log")
-OWN_END = re.compile(
-    r"(?m)^(?:RuleException:|Will exit after|slurmstepd: error|\[.+\]\nError in rule)"
-)
+OWN_END = re.compile(r"(?m)^(?:RuleException:|Will exit after|\[.+\]\nError in rule)")
 # What Snakemake says beside that, and nobody has to see.
 CHATTER = re.compile(r"\[.+\]$|Select jobs to|Execute \d+ jobs|\d+ of \d+ steps|$")
 # How torch and CUDA say that the memory of a GPU is full.
@@ -114,6 +112,7 @@ def last_words(log: Path) -> str:
     """The last line that a job has said itself, between those of the Snakemake around it."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     own = OWN_END.split(text.rpartition("Reason: Forced execution\n")[2])[0].split("\n")
+    own += re.findall("(?m)^slurmstepd.*: error: .+$", text)[-1:]  # which knows why it ended it
     return next((line.strip() for line in reversed(own) if line.strip()), "it said nothing")
 
 

@@ -89,7 +89,10 @@ KILLED = (
 )
 
 
-@pytest.mark.parametrize("own", [["ValueError: no such file"], ["KeyError: 'seed'", ""]])
+LIMIT = "slurmstepd-n1: error: *** STEP 4.0 ON n1 CANCELLED AT 11:17:37 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize("own", [["ValueError: no such file"], ["KeyError: 'seed'", ""], [LIMIT]])
 @pytest.mark.parametrize("end", [NOTED, KILLED, ""])
 def test_a_job_of_slurm_says_its_own_last_words(tmp_path, capsys, own, end):
     log = tmp_path / "7.log"
