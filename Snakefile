@@ -15,7 +15,7 @@ OUT = f"outputs/{PRESET}"
 PLAN = json.loads(Path(f"{OUT}/params/plan.json").read_text())
 
 HAS = PLAN["notebooks"]
-BATCHES = {f"runs_{number}": batch for number, batch in enumerate(PLAN["batches"])}
+BATCHES = {f"runs_{batch['runs'][0]}": batch for batch in PLAN["batches"]}
 
 # What is started first where there is a choice: what the first page waits for, and of both the
 # longest way, by the seconds that are known. So 00_start is first, when all cores are free, and
@@ -56,8 +56,8 @@ def sees(name):
 
 
 def room(name):
-    """What a stage takes of the place on its GPU."""
-    return {f"gpu_{TURN[name] % len(GPUS)}": 1} if GPUS else {}
+    """What a stage that computes takes on this machine. Of a cluster the profile says that."""
+    return {"place": 1} | ({f"gpu_{TURN[name] % len(GPUS)}": 1} if GPUS else {})
 
 
 # What the page's runs need. Where that keeps all places busy, nothing else begins before it is
@@ -98,7 +98,6 @@ for name, job in HAS.items():
         threads: 1 if name == "99_report" else workflow.cores if name == "00_start" else THREADS
         priority: rank(name)
         resources:
-            gpu=0 if name == "99_report" else 1,
             **({} if name == "99_report" else room(name)),
         params:
             sees=sees(name),
@@ -130,7 +129,6 @@ for number, (name, batch) in enumerate(BATCHES.items()):
         threads: THREADS
         priority: rank(name)
         resources:
-            gpu=1,
             **room(name),
         shell:
             "{params.sees}{params.start} -m reproduction.pipeline.make " + PRESET + " {params.runs}"

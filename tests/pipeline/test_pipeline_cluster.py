@@ -1,11 +1,8 @@
 """The paper's sweep, and stages on a cluster: what is planned, and what Snakemake is told."""
 
-import json
+import os
 import re
-import shutil
-import stat
 import subprocess
-import sys
 from collections import Counter
 from itertools import pairwise, product
 from pathlib import Path
@@ -13,17 +10,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reproduction.params.order import NOTEBOOKS
+from relevit.base.results import read_json
 from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.machine import slurm
 from reproduction.runs import table
 from reproduction.stages import preset_file
 
 from .projects import PRESET, ROOT, edit
 
-PROFILES = sorted(path.parent.name for path in (ROOT / "profiles").glob("*/config.yaml"))
-JOBS = ROOT / "profiles" / "kubernetes" / "jobs.sh"
+PROFILE = ROOT / "profiles" / "slurm"
 SEVEN = ("vit-b", "vit-l", "ar-s", "ar-b", "ar-l", "deit-s", "deit-b")  # RobustViT Tab. 1
 METHODS = {*product(("gradmask", "rrr"), ("published", "described")), ("relevance", "published")}
 
@@ -38,25 +35,45 @@ def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds():
     assert len({row.name for row in rows}) == 7 * 5 * 2 * 3, "two runs would share a folder"
 
 
-@pytest.mark.parametrize("name", PROFILES)
-def test_profile_passes_a_dry_run_with_every_job(name, project, monkeypatch):
+def test_profile_passes_a_dry_run_with_every_job(project, monkeypatch):
     """With the executor itself: Snakemake refuses a name or an option that it does not know."""
     monkeypatch.chdir(project)
     preset = read_preset(preset_file(PRESET))
-    plan.write_plan(preset, None)
+    plan.write_plan(preset, 100, cluster=True)
     options = ("--dry-run", "--forceall", "--quiet", "host")
-    folder = ROOT / "profiles" / name
-    how = {"profile": str(folder), "capture_output": True, "text": True}
+    how = {"profile": str(PROFILE), "capture_output": True, "text": True}
     done = pipeline.snakemake(PRESET, *options, **how)
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
     kinds = Counter("runs" if job.startswith("runs ") else job.split(":")[0] for job in jobs)
-    assert kinds.pop("runs") == len(table.of_preset(preset)), "each a job of its own"
+    assert kinds.pop("runs") == len(table.of_preset(preset)), "with so many places a job for each"
     assert kinds == dict.fromkeys(preset.stages, 1)
-    values = yaml.safe_load((folder / "config.yaml").read_text())
-    assert values["default-resources"]["mem_mb"] >= 16000
-    assert set(values["set-resources"]) <= set(NOTEBOOKS)
-    assert {"jobs", "cores", "restart-times", "latency-wait"} <= set(values)
+
+
+def test_the_papers_runs_are_as_few_jobs_as_the_page_says(tmp_path, monkeypatch):
+    (tmp_path / "notebooks").symlink_to(ROOT / "notebooks")
+    (tmp_path / "params").symlink_to(ROOT / "params")
+    monkeypatch.chdir(tmp_path)
+    preset, page = (
+        read_preset(preset_file("paper")),
+        (ROOT / "docs" / "paper_preset.md").read_text(),
+    )
+    jobs = yaml.safe_load((PROFILE / "config.yaml").read_text())["jobs"]
+    plan.write_plan(preset, jobs, cluster=True)
+    batches = read_json(tmp_path / "outputs" / "paper" / plan.FOLDER / plan.PLAN)["batches"]
+    runs = [run for batch in batches for run in batch["runs"]]
+    assert sorted(runs) == sorted(table.of_preset(preset))
+    assert f"{len(batches) + len(preset.stages)} jobs: {len(preset.stages)} notebooks and" in page
+    assert f"{len(runs)} finetuning runs in {len(batches)} jobs" in page
+
+
+def commands(folder: Path, monkeypatch, **answers: str) -> None:
+    """Commands of a Slurm that answers so, first in the path."""
+    folder.mkdir(exist_ok=True)
+    for name, answer in answers.items():
+        (folder / name).write_text(f"#!/bin/sh\n{answer}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 @pytest.fixture
@@ -66,6 +83,8 @@ def calls(project, monkeypatch) -> list[tuple[str, ...]]:
     made, call = [], pipeline.subprocess.run
 
     def run(command, **kwargs):
+        if "snakemake" not in command:
+            return call(command, **kwargs)
         made.append(tuple(map(str, command)))
         if "--dry-run" in command:
             return call(command, **kwargs)
@@ -76,9 +95,10 @@ def calls(project, monkeypatch) -> list[tuple[str, ...]]:
     return made
 
 
-def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project):
+def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project, tmp_path, monkeypatch):
     edit(project, "02_finetune", device="cuda:99")  # the nodes may have it
-    folder = str(ROOT / "profiles" / "slurm")
+    commands(tmp_path / "bin", monkeypatch, sbatch="exit 0", squeue="exit 0")
+    folder = str(PROFILE)
     assert pipeline.main([PRESET, "--profile", folder, "-j", "3"]) == 0
     last = calls[-1]
     told = dict(pairwise(last))
@@ -88,21 +108,29 @@ def test_stages_go_to_the_cluster_and_the_plan_is_made_here(calls, project):
 
 
 PLAN = "error: pipeline: Snakemake cannot plan the run:\n"
-HERE = "names no executor of a cluster, like executor: slurm"
+LACKS = "lacks the line executor: slurm"
 
 
 @pytest.mark.parametrize(
     ("given", "words", "planned"),
     [
-        ("executor: slurmm", [PLAN, "invalid choice: 'slurmm' (choose from "], True),
+        ("executor: slurmm", [LACKS], False),
         ("executor: slurm\nslurm-parts: 1", [PLAN, "unrecognized arguments: --slurm-par"], True),
-        (None, [PLAN, "no profile.yaml (or config.yaml) found"], True),
-        ("jobs: 4", [HERE], False),
-        ("executor: local", [HERE], False),
+        (None, ["has no profile or config.yaml"], False),
+        ("jobs: 4", [LACKS], False),
+        ("executor: [", ["is no YAML"], False),
+        ("executor: slurm\ndefault-resources: {slurm_partition: night}",
+         ["Slurm refuses such a job: invalid partition: night. Its partitions: day;"], False),
     ],
-    ids=["executor", "option", "missing", "none", "here"],
-)
-def test_a_wrong_profile_ends_before_any_work(calls, project, capsys, given, words, planned):
+    ids=["executor", "option", "missing", "none", "words", "partition"],
+)  # fmt: skip
+def test_a_wrong_profile_ends_before_any_work(
+    calls, project, capsys, monkeypatch, tmp_path, given, words, planned
+):
+    refusal = (
+        'case "$*" in *=night*) echo "sbatch: error: invalid partition: night" >&2; exit 1;; esac'
+    )
+    commands(tmp_path / "bin", monkeypatch, sbatch=refusal, squeue="exit 0", sinfo="echo day")
     (project / "mine").mkdir()
     if given:
         (project / "mine" / "config.yaml").write_text(given)
@@ -113,108 +141,70 @@ def test_a_wrong_profile_ends_before_any_work(calls, project, capsys, given, wor
     assert bool(calls) == planned and all("--dry-run" in call for call in calls)
 
 
-# Kubernetes Jobs
-
-ANSWERING = """#!/bin/sh
-echo "$@" >> arguments
-printf '%s' '{answer}'
-exit {code}
-"""
+def test_a_folder_with_a_space_is_refused(calls, project, capsys, monkeypatch):
+    spaced = project.rename(project.with_name("my project"))
+    monkeypatch.chdir(spaced)
+    assert pipeline.main([PRESET, "--profile", str(PROFILE)]) == 2
+    assert "my project' has a space" in capsys.readouterr().err
 
 
-def ask(folder: Path, monkeypatch, answer: str, code: int, *words: str) -> tuple[int, str, str]:
-    """What jobs.sh ends with and says where kubectl answers so, and what kubectl was told."""
-    install(folder, ANSWERING.format(answer=answer, code=code), monkeypatch)
-    command = ["sh", str(JOBS), *words]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True)
-    return done.returncode, done.stdout, (folder / "arguments").read_text()
+# What stands before Slurm's own commands
 
-
-def install(folder: Path, kubectl: str, monkeypatch) -> None:
-    program = folder / "kubectl"
-    program.write_text(kubectl)
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+JOB = ("--job-name", "relevit-small_0", "--comment", "rule_00_start", "--wrap=true")
+REFUSED = 'echo "sbatch: error: {}" >&2; exit 1'
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "word"),
+    ("words", "there", "number", "tries"),
     [
-        ("Job ", 0, "running"),
-        ("Job Complete", 0, "success"),
-        ("Job SuccessCriteriaMet Complete", 0, "success"),
-        ("Job SuccessCriteriaMet", 0, "running"),
-        ("Job FailureTarget Failed", 0, "failed"),
-        ("", 0, "failed"),  # somebody deleted it
-        ("", 1, "running"),  # the cluster did not answer
+        ("QOSMaxSubmitJobPerUserLimit", "", "7", 2),
+        ("Batch job submission failed: Unable to contact slurm controller", "", "7", 2),
+        ("Batch job submission failed: Socket timed out on send/recv", "5|rule_00_start", "5", 1),
+        ("Batch job submission failed: Socket timed out on send/recv", "5|rule_01_masks", "7", 2),
+        ("invalid partition specified: night", "", "", 1),
     ],
 )
-def test_status_is_one_of_snakemakes_words(tmp_path, monkeypatch, answer, code, word):
-    found, said, told = ask(tmp_path, monkeypatch, answer, code, "status", "job.batch/relevit-x7")
-    assert (found, said) == (0, f"{word}\n")
-    assert "get job.batch/relevit-x7 --ignore-not-found" in told
+def test_a_submission_waits_only_for_what_passes(
+    tmp_path, monkeypatch, words, there, number, tries
+):
+    refused = "if test -e tried; then echo x >> tried; echo 7; exit; fi; echo x > tried; "
+    answers = {"sbatch": refused + REFUSED.format(words), "squeue": f"echo '{there}'"}
+    commands(tmp_path / "bin", monkeypatch, **answers)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(slurm, "AGAIN_S", 0)
+    with (tmp_path / "said").open("w") as said:
+        for name, value in slurm.commands(
+            tmp_path / "ours", said.fileno(), os.environ["PATH"]
+        ).items():
+            monkeypatch.setenv(name, value)
+        assert slurm.sbatch([*JOB]) == (0 if number else 1)
+    noted = tmp_path / "ours" / slurm.NOTED
+    assert (noted.read_text() if noted.is_file() else "") == (f"{number}\n" if number else "")
+    assert (tmp_path / "tried").read_text() == "x\n" * tries
+    waits = f"Waiting to submit rule_00_start: sbatch: error: {words}\n"
+    assert (tmp_path / "said").read_text() == (waits if number else "")
 
 
-def test_cancel_ends_all_and_a_refused_submission_is_an_error(tmp_path, monkeypatch):
-    code, _, told = ask(tmp_path, monkeypatch, "", 0, "cancel", "job.batch/a", "job.batch/b")
-    assert code == 0 and told.startswith("delete job.batch/a job.batch/b ")
-    assert ask(tmp_path, monkeypatch, "", 1, "submit", "1", "8000", "0", "stage.sh")[0]
+def test_a_job_that_is_listed_no_more_has_ended(tmp_path, monkeypatch, capsys):
+    commands(tmp_path / "bin", monkeypatch, squeue='test "$1" && echo "3|RUNNING"')
+    monkeypatch.setenv(slurm.HERE, str(tmp_path))
+    (tmp_path / slurm.NOTED).write_text("2\n3\n")
+    assert slurm.squeue(["--noheader"]) == 0
+    assert capsys.readouterr().out == "3|RUNNING\n2|COMPLETED\n"
+    assert slurm.squeue([""]) == 1, "it does not answer"
+    assert capsys.readouterr().out == ""
 
 
-# A cluster of one machine
-
-RUNNING = """#!{python}
-import json, pathlib, subprocess, sys, yaml
-folder = pathlib.Path({folder!r})
-if sys.argv[1] == "create":
-    (box,) = yaml.safe_load(sys.stdin)["spec"]["template"]["spec"]["containers"]
-    name = f"job-{{len(list(folder.glob('*.json')))}}"
-    done = subprocess.run(
-        box["command"], cwd=box["workingDir"], env={{e["name"]: e["value"] for e in box["env"]}},
-        capture_output=True, text=True,
-    )
-    (folder / "log").open("a").write(done.stdout + done.stderr)
-    (folder / f"{{name}}.json").write_text(json.dumps([done.returncode, box["resources"]]))
-    print(name)
-elif sys.argv[1] == "get":
-    code, _ = json.loads((folder / f"{{sys.argv[2]}}.json").read_text())
-    print("Job", "Failed" if code else "Complete")
-"""
-SNAKEFILE = """
-rule all:
-    input: "outputs/run0/done.txt"
-rule report:
-    name: "99_report"
-    output: "outputs/first.txt"
-    threads: workflow.cores
-    shell: "echo {threads} > {output}"
-rule sweep:
-    input: "outputs/first.txt"
-    output: "outputs/run{n}/done.txt"
-    threads: config.get("threads", workflow.cores)
-    resources: gpu=1
-    shell: "echo {threads} > {output}"
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_stages_run_as_kubernetes_jobs(tmp_path, monkeypatch):
-    """The shipped profile to the end, with a kubectl that makes each Job on this machine."""
-    project, jobs = tmp_path / "project", tmp_path / "jobs"
-    for folder in (project / "notebooks", project / "params", jobs):
-        folder.mkdir(parents=True)
-    shutil.copytree(ROOT / "profiles", project / "profiles")
-    with (project / "profiles" / "kubernetes" / "config.yaml").open("a") as profile:
-        profile.write("seconds-between-status-checks: 1\n")  # ten, unless told
-    (project / "Snakefile").write_text(SNAKEFILE)
-    install(jobs, RUNNING.format(python=sys.executable, folder=str(jobs)), monkeypatch)
-    monkeypatch.chdir(project)
-    how = {"profile": "profiles/kubernetes", "capture_output": True, "text": True}
-    done = pipeline.snakemake("small", **how)
-    assert done.returncode == 0, done.stderr
-    assert {path.read_text() for path in project.glob("outputs/**/*.txt")} == {"8\n"}
-    needs = [json.loads(path.read_text())[1]["requests"] for path in jobs.glob("*.json")]
-    assert sorted(need["nvidia.com/gpu"] for need in needs) == ["0", "1"]
-    assert {need["cpu"] for need in needs} == {"8"}
-    assert {need["memory"] for need in needs} == {"48000M", "8000M"}
+def test_jobs_of_a_folder_and_preset_alone_are_ours(tmp_path, monkeypatch):
+    name = f"relevit-small_{'0' * 8}-{'0' * 4}-{'0' * 4}-{'0' * 4}-{'0' * 12}"
+    rows = [
+        f"1|RUNNING|{name}|rule_00_start|{tmp_path}",
+        f"2|RUNNING|{name}|rule_00_start|{tmp_path.parent}",
+        f"3|PENDING|{name.replace('small', 'smaller')}|rule_00_start|{tmp_path}",
+        f"4|RUNNING|relevit-small|rule_00_start|{tmp_path}",
+    ]
+    lines = [f"echo '{row}'" for row in rows]
+    commands(tmp_path / "bin", monkeypatch, squeue="\n".join(lines))
+    assert slurm.jobs(tmp_path, "small") == {"1": "00_start"}
+    with pytest.raises(RuntimeError, match=r"1 \(00_start\); .*: scancel 1\. What"):
+        slurm.refuse_left(tmp_path, "small")

@@ -53,7 +53,7 @@ run._gpus = lambda: 0
 run._drawing = lambda *given: nullcontext()
 run.forked.server = lambda *given: nullcontext(dict)
 run.check_devices = run.fetch = lambda preset: None
-nothing = lambda *given: {}
+nothing = lambda *given, **how: {}
 calls = ('unmake_failed', 'write_plan', 'failures')
 reproduction.pipeline.plan = SimpleNamespace(**dict.fromkeys(calls, nothing))
 sys.exit(run.main(["small", *sys.argv[1:]]))
@@ -230,14 +230,11 @@ def test_a_stage_without_memory_on_the_gpu_is_tried_once_alone(small, enough, co
 
 
 def test_what_is_on_a_cluster_can_be_taken_back(tmp_path):
-    """What is called with patience is interrupted, and ends by itself."""
-    code = (
-        "import pathlib, time\ntry:\n    pathlib.Path('on').touch(); time.sleep(300)\n"
-        "except KeyboardInterrupt:\n    pathlib.Path('cancelled').touch()"
-    )
+    """What is to be done last is done when the caller, or the command, is killed."""
+    code = "import pathlib, time; pathlib.Path('on').touch(); time.sleep(300)"
     caller = (
         "import sys\nfrom reproduction.pipeline.children import call\n"
-        "call([sys.executable, '-c', sys.argv[1]], patience_s=60)"
+        "call([sys.executable, '-c', sys.argv[1]], last=['touch', 'cancelled'])"
     )
     calling = start(caller, code, cwd=tmp_path)
     assert soon((tmp_path / "on").is_file)

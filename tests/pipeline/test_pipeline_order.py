@@ -5,6 +5,7 @@ import shutil
 from itertools import pairwise
 from typing import NamedTuple
 
+from relevit.base.results import read_json
 from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
@@ -19,7 +20,7 @@ CORES = 2
 NEARLY = 1.1  # jobs cannot be cut
 # A job as a dry run shows it that is not told in a message.
 SHOWN = re.compile(
-    r"(?m)^rule (\w+):\n    input: (.+)\n    output: (.+)\n    jobid: .+\n"
+    r"(?m)^rule (\S+):\n    input: (.+)\n    output: (.+)\n    jobid: .+\n"
     r"(?:    priority: (\S+)\n)?(?:    threads: (\d+)\n)?    resources: "
 )
 
@@ -66,8 +67,9 @@ def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, mo
     snakefile = (project / "Snakefile").read_text()
     (project / "Snakefile").write_text(re.sub(r"(?m)^ +message: .*\n", "", snakefile))
     told = plan.write_plan(read_preset(preset_file("workshop")), CORES)
-    numbers = {name: re.match(r"runs (\d+)", name) for name in told}
-    seconds = {f"runs_{int(n[1]) - 1}" if n else name: told[name] for name, n in numbers.items()}
+    batches = read_json(project / "outputs" / "workshop" / plan.FOLDER / plan.PLAN)["batches"]
+    first = {f"runs {n} of {len(batches)}": b["runs"][0] for n, b in enumerate(batches, 1)}
+    seconds = {f"runs_{first[name]}" if name in first else name: told[name] for name in told}
     options = {"here": Places(CORES, {}), "capture_output": True, "text": True}
     done = pipeline.snakemake("workshop", "--dry-run", "--quiet", "host", "reason", **options)
     assert dict(pairwise(done.args))["--scheduler"] == "greedy"

@@ -189,7 +189,7 @@ def test_stages_at_once_are_what_cores_and_gpus_have_room_for(
     assert here == (at_once, gpus)
     pipeline.snakemake("quick", here=here)
     rooms = {f"gpu_{number}={room}" for number, room in enumerate(gpus.values())}
-    assert {f"threads={threads}", f"gpu={at_once}"} | rooms <= set(commands[0])
+    assert {f"threads={threads}", f"place={at_once}"} | rooms <= set(commands[0])
 
 
 def test_a_gpu_without_room_is_refused_in_a_sentence():

@@ -23,7 +23,12 @@ MEMORY_GIB = 16  # of a GPU's memory for each time that `at_once` takes the imag
 
 
 def cores() -> int:
-    """The processor cores that this process may use, fewer than all in some containers."""
+    """The processor cores that this process may use, fewer than all in some containers.
+
+    In a job of Slurm those that it asked for: not every cluster keeps it to them.
+    """
+    if asked := os.environ.get("SLURM_CPUS_PER_TASK"):
+        return int(asked)
     affinity = getattr(os, "sched_getaffinity", None)  # not on macOS and Windows
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

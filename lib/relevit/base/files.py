@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 CACHE_VARIABLE = "RELEVIT_CACHE"
+os.umask(UMASK := os.umask(0))  # which nobody tells without changing it
 FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))  # no quotas on Windows
 # What those say of a full disk who raise no OSError with its number: safetensors, pyarrow, torch.
 FULL_WORDS = ("o space left", "uota exceeded", "ile too large", "unexpected pos", "write failed")
@@ -87,6 +88,7 @@ def write_atomically(path: Path, content: str | Callable[[Path], Any]) -> None:
                 temporary.write_text(content, encoding="utf-8")
             else:
                 content(temporary)
+            temporary.chmod(0o666 & ~UMASK)  # safetensors lets nobody else read its files
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from relevit.base import errors
-from relevit.choices.words import DINOV2
+from relevit.choices.words import DINOV2, HUB
 from reproduction.params.cells import Params
 from reproduction.params.order import NOTEBOOKS
 from reproduction.params.preset import Preset
@@ -26,6 +28,7 @@ def fetch(preset: Preset) -> None:
     if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
         return
     stages = preset.stages
+    _fetch_originals(stages)
     original, text = stages["00_start"], stages["09_text"]
     trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
     pretrained = trains and original.model in DINOV2
@@ -48,6 +51,19 @@ def fetch(preset: Preset) -> None:
         from relevit.text.clip.from_transformers import clip_folder
 
         clip_folder(text.weights_root)
+
+
+def _fetch_originals(stages: Mapping[str, Params]) -> None:
+    from relevit.models import loading
+    from relevit.models.registry import CUT
+
+    original, compared = stages["00_start"], stages["08_iav"]
+    names = [*original.others, original.model] if original.source == "published" else []
+    asked = {name: original.weights_root for name in names if not name.endswith(CUT)}
+    asked |= {name: compared.weights_root for name in compared.models if name in HUB}
+    for name, root in asked.items():
+        if not root:
+            loading.load_model(name)
 
 
 def _fetch_texts(place: str, cfg: Params) -> None:

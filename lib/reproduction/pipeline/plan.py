@@ -36,11 +36,13 @@ TIMES = Path("docs", "results", "times.csv")  # seconds of stages and of kinds o
 UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most steps
 
 
-def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[str, float]:
+def write_plan(
+    preset: Preset, at_once: int, whole: bool = True, cluster: bool = False
+) -> dict[str, float]:
     """Write the parameters of each stage, what each run is asked, and the plan of all.
 
-    `at_once` are the jobs side by side on this machine, for which runs are put together; None for
-    a cluster, where each is a job of its own. `whole`: no stage is asked for alone. Returns the
+    `at_once` are the jobs side by side, for which runs are put together: on this machine, or on a
+    `cluster`, where each job waits for its turn. `whole`: no stage is asked for alone. Returns the
     seconds of each job, as far as they are known, by the first words of its message.
     Raises: ValueError for a run that cannot be made.
     """
@@ -64,12 +66,12 @@ def write_plan(preset: Preset, at_once: int | None, whole: bool = True) -> dict[
     }
     first = set(read.get(PAGE, {}))
     first |= {need.name for run in first for need in runs.needs(known[run])}
-    batches = list(_batches(known, first, at_once))
+    batches = list(_batches(known, first, at_once, cluster))
     for batch in batches:
         batch["seconds"] = sum(times.get(kind(known[run]), other) for run in batch["runs"])
     plan = {
         "page": PAGE,
-        "at_once": at_once if whole else None,
+        "at_once": at_once if whole and not cluster else None,
         "notebooks": notebooks,
         "batches": batches,
     }
@@ -123,16 +125,19 @@ def kind(row: Row) -> str:
 
 
 def _batches(
-    known: dict[str, Row], first: set[str], at_once: int | None
+    known: dict[str, Row], first: set[str], at_once: int, cluster: bool
 ) -> Iterator[dict[str, Any]]:
-    """Runs that wait for the same, as many in one job as leaves work for all jobs."""
+    """Runs that wait for the same, as many in one job as leaves work for all jobs.
+
+    On a cluster many groups are made at the same time.
+    """
     groups: dict[tuple, list[str]] = {}
     for name, row in known.items():
         needs = tuple(each.name for each in runs.needs(row))
         key = (type(row.params), name in first, needs, reads_of_run(row))
         groups.setdefault(key, []).append(name)
     for (*_, needs, before), names in groups.items():
-        size = min(LARGEST_BATCH, -(-len(names) // at_once)) if at_once else 1
+        size = min(LARGEST_BATCH, -(-len(known if cluster else names) // at_once))
         for start in range(0, len(names), size):
             part = names[start : start + size]
             told = part[0] + (f" and {len(part) - 1} more" if part[1:] else "")

@@ -22,10 +22,16 @@ LOG = "run.log"  # of a preset's results
 BEGUN = re.compile(r"Job (\d+): ([^:]+)")
 DONE = re.compile(r"Finished jobid: (\d+) ")
 FAILED = re.compile(r" +jobid: (\d+)$")
+# On a cluster what went wrong is in the job's own log.
+OF_SLURM = re.compile(r" +message: SLURM-job '(\d+)' failed, SLURM status is: '(\w+)'")
+OWN_LOG = re.compile(r" +log: (.+) \(check log")
+OWN_END = re.compile(r"(?m)^(?:RuleException:|Will exit after|\[.+\]\nError in rule)")
 # What Snakemake says beside that, and nobody has to see.
 CHATTER = re.compile(r"\[.+\]$|Select jobs to|Execute \d+ jobs|\d+ of \d+ steps|$")
 # How torch and CUDA say that the memory of a GPU is full.
 FULL_GPU = re.compile("OutOfMemoryError|CUDA (error: )?out of memory")
+# What Slurm keeps waiting for, or was not asked to end (`machine.slurm`): said at once.
+TOLD = re.compile("Waiting to submit|These jobs may still run")
 LAST = 200  # lines of what was said
 BEAT_S = 5.0  # between two moves of the line
 PRIOR_S = 120.0  # of work whose time was as known, before what is seen says otherwise
@@ -48,6 +54,7 @@ class Progress:
         self.running: dict[str, tuple[str, float]] = {}  # by Snakemake's number: name and start
         self.said: deque[str] = deque(maxlen=LAST)
         self.failed = self.full_gpu = False
+        self.lost = ""  # what Slurm says of the job that has failed last
         self.start = time.monotonic()
         self.taken_s = self.expected_s = PRIOR_S
 
@@ -67,9 +74,18 @@ class Progress:
                 self.expected_s += self.seconds[name]
             there = f"The nine columns are there: {self.page} (make lab opens it)"
             return there if name == PAGE else ""
-        elif (found := FAILED.match(line)) and self.running.pop(found[1], None):
+        elif found := OF_SLURM.match(line):
+            self.lost = f"{found[2]} as job {found[1]} of Slurm"
+        elif (found := FAILED.match(line)) and (job := self.running.pop(found[1], None)):
             self.failed = True
-            return "\n".join(self.said)
+            if not self.lost:
+                return "\n".join(self.said)
+            self.lost = f"Failed: {job[0]}: {self.lost}"
+        elif self.lost and (found := OWN_LOG.match(line)):
+            told, self.lost = f"{self.lost}: {last_words(Path(found[1]))} ({found[1]})", ""
+            return told
+        elif TOLD.match(line):
+            return line
         elif not CHATTER.match(line):
             self.said.append(line)
         return None
@@ -90,6 +106,14 @@ class Progress:
             told += f", about {max(1, round(self.left_s() / 60))} min left"
         now = ", ".join(name for name, _ in self.running.values())
         return told + (f"; now {now}" if now else "")
+
+
+def last_words(log: Path) -> str:
+    """The last line that a job has said itself, between those of the Snakemake around it."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    own = OWN_END.split(text.rpartition("Reason: Forced execution\n")[2])[0].split("\n")
+    own += re.findall("(?m)^slurmstepd.*: error: .+$", text)[-1:]  # which knows why it ended it
+    return next((line.strip() for line in reversed(own) if line.strip()), "it said nothing")
 
 
 @contextmanager

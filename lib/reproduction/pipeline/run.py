@@ -23,13 +23,16 @@ from pathlib import Path
 from types import FrameType, MappingProxyType
 from typing import Any
 
+import yaml
+
 from habitats.kept import FOLDER
 from relevit.base.device import cores
 from relevit.base.files import need_disk_space, project_root
+from reproduction.params.order import notebook_file
 from reproduction.params.preset import Preset, read_preset
 from reproduction.pipeline import children, lock, progress
 from reproduction.pipeline.fetching import fetch
-from reproduction.pipeline.machine import forked
+from reproduction.pipeline.machine import forked, slurm
 from reproduction.pipeline.machine.places import Places, free_mb, places
 from reproduction.stages import BY, EXECUTED, PIPELINE, SUMMARY, preset_file
 
@@ -37,10 +40,12 @@ QUIET = ["--quiet", "host", "reason"]
 # Threads that have nothing to do sleep: beside other work they take ten times the processor else.
 # Makefile has the same for what it starts itself.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
-CANCELLING_S = 30.0  # for Snakemake to take back what it has handed to a cluster
 IMAGES = "images"  # of a preset's results: what is drawn, until all is made
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
+OFFLINE = {"HF_HUB_OFFLINE": "1"}  # of jobs: their nodes may have no network
+AT_ONCE = 16  # jobs of a cluster, where nobody says
+PROFILE = ("profile", "config")  # as Snakemake looks for it
 ONE, NONE = Places(1, {}), MappingProxyType({})
 FULL_GPU = "A stage has found too little memory on the GPU"
 SMALLER = "end what else uses it, lower batch_size, or take a smaller model in params/"
@@ -59,6 +64,11 @@ def check(name: str, stages: Sequence[str] = ()) -> Preset:
             f"pipeline: {unknown[0]!r} is no stage of {path}; use some of {list(preset.stages)}"
         )
     need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
+    for file in (project_root() / notebook_file(stage) for stage in preset.stages):
+        if file.stat().st_mtime > time.time():  # then all that is made of it is older than it
+            raise ValueError(
+                f"pipeline: {file} is dated in the future; mend that with: touch {file}"
+            )
     return preset
 
 
@@ -73,17 +83,31 @@ def check_devices(preset: Preset) -> None:
             raise ValueError(f"{preset.path}: {name}: {error}") from None
 
 
-def check_profile(profile: str) -> None:
-    """Raise ValueError for a profile without a cluster's executor: its stages would run here."""
-    for name in ("profile.yaml", "config.yaml"):
-        path = project_root() / profile / name
-        if path.is_file() and not re.search(
-            r"""(?m)^executor:\s*["']?(?!local\b)\w""", path.read_text("utf-8")
-        ):
-            raise ValueError(
-                f"profile: {path} names no executor of a cluster, like executor: slurm; for this "
-                "machine alone leave --profile out and give --jobs"
-            )
+def read_profile(profile: str) -> dict[str, Any]:
+    """What a profile of Snakemake says, once Slurm would run a job as it asks.
+
+    Raises: ValueError, FileNotFoundError.
+    """
+    root = project_root()
+    path = next((p for p in (root / profile / f"{n}.yaml" for n in PROFILE) if p.is_file()), None)
+    if path is None:
+        raise FileNotFoundError(f"profile: {root / profile} has no {' or '.join(PROFILE)}.yaml")
+    try:
+        options = yaml.safe_load(path.read_text("utf-8"))
+    except yaml.YAMLError as error:
+        raise ValueError(f"profile: {path} is no YAML: {error}") from None
+    if not isinstance(options, dict) or options.get("executor") != "slurm":
+        raise ValueError(
+            f"profile: {path} lacks the line executor: slurm, the only cluster that is known; for "
+            "this machine alone leave --profile out and give --jobs"
+        )
+    if spaced := [each for each in (str(root), sys.executable) if len(each.split()) > 1]:
+        raise ValueError(
+            f"profile: {spaced[0]!r} has a space, which Slurm's jobs do not survive; move the "
+            "project to a folder without"
+        )
+    slurm.refuse_never(path, options)
+    return options
 
 
 def snakemake(
@@ -105,11 +129,11 @@ def snakemake(
     """
     if profile:  # a stage there has its GPU to itself, so that it is the first it sees
         places = ["--profile", profile, *(["--jobs", str(jobs)] if jobs else [])]
-        places += ["--config", f"preset={preset}"]
+        places += ["--config", f"preset={preset}", "--slurm-jobname-prefix", slurm.prefix(preset)]
     else:  # stages that compute at once share the processor's cores
         rooms = [f"gpu_{number}={room}" for number, room in enumerate(here.gpus.values())]
         places = ["--cores", str(max(cores(), here.at_once))]
-        places += ["--resources", f"gpu={here.at_once}", *rooms]
+        places += ["--resources", f"place={here.at_once}", *rooms]
         places += ["--config", f"preset={preset}", f"threads={here.threads}"]
         places += [f"gpus={json.dumps([*here.gpus])}"]
     root = project_root()
@@ -119,8 +143,8 @@ def snakemake(
     command += ["--rerun-triggers", "mtime", "--scheduler", "greedy", "--directory", str(root)]
     kwargs |= {"cwd": root, "env": _environment() | variables}
     if works:
-        patience_s = CANCELLING_S if profile else 0.0
-        return children.call([*command, *options, *places], patience_s=patience_s, **kwargs)
+        end = [sys.executable, "-I", "-S", slurm.__file__, "end", str(root), preset]
+        return children.call([*command, *options, *places], last=end if profile else (), **kwargs)
     return subprocess.run([*command, *options, *places], **kwargs)
 
 
@@ -154,9 +178,11 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
         raise ValueError(f"pipeline: --jobs = {jobs}; a whole number above 0 is needed")
     preset = check(name, stages)
     if profile:
-        check_profile(profile)
+        asked = read_profile(profile)
+        jobs = jobs or asked.get("jobs", AT_ONCE)
     with lock.held(name):
         if profile:
+            slurm.refuse_left(project_root(), name)
             return _run(preset, stages, jobs, profile)
         with forked.server(_environment()) as forks:
             return _run(preset, stages, jobs, profile, forks)
@@ -181,14 +207,15 @@ def _run(
         check_devices(preset)
     plan.unmake_failed(preset)
     here = ONE if profile else places(jobs, free_mb(_gpus()), preset.pipeline.gpu_mb)
-    seconds = plan.write_plan(preset, None if profile else here.at_once, not stages)
+    at_once = jobs if profile else here.at_once
+    seconds = plan.write_plan(preset, at_once, not stages, cluster=bool(profile))
     waiting = todo(name, targets, profile)
     if not waiting:
         print(f"Nothing to do: {last} is up to date.")
         return 0
     fetch(preset)
     print(f"Preset {name!r}, {len(waiting)} jobs to run:", *waiting, sep="\n  ", flush=True)
-    given = variables() if profile else variables() | {FOLDER: str(results / IMAGES)}
+    given = OFFLINE if profile else variables() | {FOLDER: str(results / IMAGES)}
     how = {"jobs": jobs, "profile": profile, "variables": given}
     with nullcontext() if profile else _drawing(name, given):
         code, told = _work(name, targets, waiting, seconds, here, **how)
@@ -240,6 +267,11 @@ def _work(
     jobs = [message.partition(":")[0] for message in waiting]
     told = progress.Progress(jobs, seconds, here.at_once, results / progress.PAGE / EXECUTED)
     with progress.shown(told, results / progress.LOG) as output:
+        if how["profile"]:
+            folder = project_root() / lock.FOLDER / slurm.prefix(name)
+            how["variables"] = how["variables"] | slurm.commands(
+                folder, output, _environment()["PATH"]
+            )
         code = snakemake(
             name,
             *targets,

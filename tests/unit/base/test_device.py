@@ -15,6 +15,7 @@ from relevit.base.device import (
     autocast,
     choose_device,
     choose_precision,
+    cores,
     fast_bfloat16,
     tensor_float32,
 )
@@ -89,6 +90,11 @@ def test_autocast():
         with autocast("cpu", name):
             assert layer(torch.ones(1, 2)).dtype == dtype
     assert layer(torch.ones(1, 2)).dtype == torch.float32
+
+
+def test_a_job_of_slurm_has_the_cores_that_it_asked_for(monkeypatch):
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "3")
+    assert cores() == 3
 
 
 def switches():

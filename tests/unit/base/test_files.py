@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pandas as pd
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from relevit.base.files import need_disk_space, write_atomically
 
@@ -51,6 +52,13 @@ def test_that_is_what_the_libraries_raise(tmp_path, writer):
     path = tmp_path / "file"
     with pytest.raises(OSError, match=rf"^disk: {path} could not be written, for the disk is full"):
         write_atomically(path, lambda target: WRITERS[writer](FULL))
+
+
+def test_files_have_the_rights_that_any_new_file_has(tmp_path):
+    """Those of safetensors are its writer's alone else, and a group shares results."""
+    write_atomically(tmp_path / "weights", lambda target: save_file(TENSORS, target))
+    (tmp_path / "plain").touch()
+    assert (tmp_path / "weights").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_room_is_asked_for_on_the_disk_where_the_folder_will_lie(tmp_path, monkeypatch):

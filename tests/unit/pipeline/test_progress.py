@@ -62,6 +62,51 @@ def test_what_is_done_and_left_is_said_as_a_job_ends(tmp_path, capsys):
     assert told.failed and (tmp_path / "made" / LOG).read_text() == SAID
 
 
+OF_SLURM = """Job 1: 00_start: the data
+Job 1 has been submitted with SLURM jobid 7 (log: 7.log).
+Error in rule 00_start:
+    message: SLURM-job '7' failed, SLURM status is: 'FAILED'. Detailed failure reason unavailable
+    jobid: 1
+    output: a.json
+    log: {log} (check log file(s) for error details)
+Trying to restart job 1.
+Waiting to submit rule_00_start: sbatch: error: QOSMaxSubmitJobPerUserLimit
+Job 1: 00_start: the data
+Finished jobid: 1 (Rule: 00_start)
+"""
+NOTED = """
+RuleException:
+CalledProcessError in file "Snakefile", line 108:
+[Fri Nov 27 03:18:12 2026]
+Error in rule 00_start:
+    message: None
+Exiting because a job execution failed.
+"""
+
+
+KILLED = (
+    "\nWill exit after finishing currently running jobs (scheduler).\nsrun: error: vm: Exited\n"
+)
+
+
+LIMIT = "slurmstepd-n1: error: *** STEP 4.0 ON n1 CANCELLED AT 11:17:37 DUE TO TIME LIMIT ***"
+
+
+@pytest.mark.parametrize("own", [["ValueError: no such file"], ["KeyError: 'seed'", ""], [LIMIT]])
+@pytest.mark.parametrize("end", [NOTED, KILLED, ""])
+def test_a_job_of_slurm_says_its_own_last_words(tmp_path, capsys, own, end):
+    log = tmp_path / "7.log"
+    log.write_text("\n".join(["Reason: Forced execution", *own]) + end)
+    follow(tmp_path, Progress(["00_start"], {}, 2, tmp_path / "page"), OF_SLURM.format(log=log))
+    assert capsys.readouterr().err.splitlines() == [
+        f"Failed: 00_start: FAILED as job 7 of Slurm: {own[0]} ({log})",
+        "0 min: 0 of 1 jobs done",
+        "Waiting to submit rule_00_start: sbatch: error: QOSMaxSubmitJobPerUserLimit",
+        "0 min: 0 of 1 jobs done",
+        "0 min: 1 of 1 jobs done",
+    ]
+
+
 def test_line_moves_on_a_terminal(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "30")

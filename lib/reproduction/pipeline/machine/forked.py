@@ -198,6 +198,7 @@ def _mind(line: socket.socket, variables: dict[str, str]) -> None:
         line.close()
         os.setpgid(0, 0)
         _be(asked | {"environment": variables | asked["environment"]}, streams)
+    os.setpgid(job, job)  # whichever of both is first
     for stream in streams:
         os.close(stream)
 
