@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from itertools import cycle
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-import seaborn.objects as so
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -43,7 +43,10 @@ from reproduction.plots.style import (
     write,
 )
 
-# What seaborn draws from a table's columns
+if TYPE_CHECKING:
+    import seaborn.objects as so
+
+# What seaborn draws from a table's columns. It is loaded there: the command goes without it.
 KINDS = {"with": "with relevance", "without": "without, same images and steps"}
 TITLES = {  # of numbers of methods
     **dict(zip(METRICS, ("pixel accuracy (%)", "mIoU (%)", "mAP (%)", "mF1 (%)"), strict=True)),
@@ -80,6 +83,8 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
 
     `table` is `paired.added_table` of one world, `place` the column that bars stand for.
     """
+    import seaborn.objects as so
+
     names = dict(zip(GROUPS, ("all", "classes A", "classes B"), strict=True))
     parts = [
         pd.DataFrame(
@@ -110,6 +115,8 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
     or has method, score, value_pct, low_pct and high_pct; of these `higher` says whether more is
     better.
     """
+    import seaborn.objects as so
+
     better = {name: "higher" if more else "lower" for name, more in (higher or {}).items()}
     titles = {s: f"{s} (%)\n{word} is better" for s, word in better.items()}
     titles = titles or (TESTS if "score" in table else TITLES)
@@ -135,6 +142,8 @@ def model_lines(table: pd.DataFrame, x: str, y: str, panel: str | None = None) -
 
     Several rows of one seed and one `x` are averaged first, so that seeds weigh the same.
     """
+    import seaborn.objects as so
+
     keys = ["model", "kind", "seed", x] + ([panel] if panel else [])
     means = table.groupby(keys, sort=False, as_index=False)[y].mean()
     return (
@@ -152,6 +161,8 @@ def model_scales(table: pd.DataFrame) -> dict[str, so.Nominal]:
 
     The suite's own models have their colours; others take those of their kind in turn.
     """
+    import seaborn.objects as so
+
     kinds = dict(zip(table["model"], table["kind"], strict=True))
     names = [name for name in COLOURS if name in kinds]
     names += [name for name in kinds if name not in COLOURS]
