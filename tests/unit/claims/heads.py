@@ -11,7 +11,6 @@ DINO, BEIT, DEIT, IN21K = "dino-b", "beit-b", "deit-b", "vit-b-in21k"
 SELF, SUP = (DINO, BEIT), (IN21K, DEIT)
 MODELS = (*SELF, *SUP)
 SEEDS, LAYERS, HEADS, IMAGES, EPOCHS = (0, 1, 2), range(1, 13), range(1, 7), range(24), range(6)
-LATE = tuple(range(7, 13))
 ODD = tuple(range(1, 24, 2))
 VALIDATION = {DINO: 98.0, BEIT: 97.0, IN21K: 97.3, DEIT: 96.8}
 CORRUPTED = {DINO: 90.0, BEIT: 85.0, IN21K: 88.0, DEIT: 70.0}

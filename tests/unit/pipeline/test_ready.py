@@ -10,7 +10,6 @@ import pytest
 from reproduction.pipeline import doctor as ready
 from reproduction.pipeline.cli import main
 
-LOST = Mock(side_effect=PackageNotFoundError)
 Usage = namedtuple("Usage", "total used free")
 
 
