@@ -32,7 +32,7 @@ from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.own_images import tokencut_masks
 from relevit.models.loading import OwnModel, open_model
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.runs import make_missing, original_of_world
+from reproduction.runs.run import make_missing, original_of_world
 from reproduction.stages import preset_file
 
 TARGET = project_root() / "docs" / "results" / "audit_known.csv"

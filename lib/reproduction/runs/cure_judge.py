@@ -47,8 +47,8 @@ from reproduction.measures.context import backgrounds_challenge
 from reproduction.measures.judged import load_callable
 from reproduction.measures.paired import difference
 from reproduction.params.yaml_files import yaml_values
-from reproduction.runs.outcomes import worst
-from reproduction.runs.runs import with_masks
+from reproduction.runs.effects import worst
+from reproduction.runs.run import with_masks
 
 TASK = "cure_task.yaml"
 ROWS = Path("docs", "results", "judge_cures")  # below the project
