@@ -39,7 +39,7 @@ PARTS: dict[str, tuple[str, Options]] = {
 
 
 def open_photographs(params: Any) -> Photographs:
-    """The papers' sets below `data_root`, PACS, or what the reader of READERS that `data` names finds.
+    """The papers' sets below `data_root`, PACS, or what a reader of READERS finds there.
 
     All models share one view of the pictures: with preprocessing timm it is that of `view_of`, with
     published it is one for all (differences B5). PACS is seen whole, at `side` pixels, as DINOv2
@@ -154,7 +154,7 @@ class Photographs(Benchmark):
         return found.select(self.order(len(found))[:count])
 
     def order(self, count: int) -> Sequence[int]:
-        """One fixed random order for a set of this length, so that its first images are a sample."""
+        """One fixed random order for a set of this length: its first images are a sample."""
         return _order(count)
 
     def test_batches(

@@ -53,7 +53,7 @@ SET = Entry(
 TRAIN, VAL = "train", "val"
 SHARE = 0.8  # of the source, that originals learn from
 FEATURES = ("dinov2-s", 224)  # what TokenCut cuts, and the pixels it is shown
-FOUND = "outputs/pacs"  # masks, which take minutes, for all who ask
+FOUND = "outputs/masks"  # they take minutes: once for all who ask
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,6 @@ from relevit.choices.words import (
     Protocol,
 )
 
-
 OF_PACS = ("source", "side", "original_epochs")
 NAMED = {  # what data_root holds
     IMAGENET: "the sets, see docs/paper_preset.md",

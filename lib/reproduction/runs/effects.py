@@ -237,12 +237,12 @@ def compared(
             continue
         start = before[place[-1]]
         row = dict(zip(ARM, (arm, *place), strict=True))
-        row |= difference(seen, start).drop("seeds_better")
+        row |= difference(seen, start, bench.shifted_sets).drop("seeds_better")
         row["val_pts"] = difference(seen, start, ["val"])["change_pts"]
         for name, of_arm in rivals.items():
             rival = of_group.get((of_arm.get(arm), *place))
             if rival is not None:
-                lead = difference(seen, rival)
+                lead = difference(seen, rival, bench.shifted_sets)
                 row |= ends(lead, name)
                 row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
@@ -310,7 +310,7 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
     Mean over seeds of each run's worst, on the shifted sets: a mean over classes hides whom a cure
     leaves behind.
     """
-    shown = seen[seen["dataset"].isin(SHIFTED_SETS)]
+    shown = seen[seen["dataset"].isin(bench.shifted_sets)]
     groups = {"worst_class_pct": shown["label"]}
     if bench.homes() is not None:
         groups["worst_home_pct"] = shown["label"].map(home_family)
