@@ -19,8 +19,7 @@ from filelock import FileLock
 
 from habitats.benchmark import Benchmark, Split
 from habitats.photographs import Photographs
-from habitats.real.catalogue import Entry
-from habitats.real.folders import list_pictures
+from habitats.real.folders import is_picture
 from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, from_project
 from relevit.choices.words import MaskSource
@@ -37,19 +36,6 @@ from relevit.protocols import options
 PAGE = "https://domaingeneralization.github.io"
 DOMAINS = ("photo", "art_painting", "cartoon", "sketch")
 CLASSES = ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
-SET = Entry(
-    key="pacs",
-    title="PACS",
-    folders=DOMAINS,
-    images=9991,
-    classes=len(CLASSES),
-    size_gb=0.2,
-    archives=("PACS (Li et al. 2017)",),
-    page=PAGE,
-    terms="",
-    used_by=("photos",),
-    reader="habitats.real.pacs.read_pacs",
-)
 TRAIN, VAL = "train", "val"
 SHARE = 0.8  # of the source, that originals learn from
 FEATURES = ("dinov2-s", 224)  # what TokenCut cuts, and the pixels it is shown
@@ -169,15 +155,18 @@ def read_pacs(root: Path, domain: str, view: View) -> ImageSet:
             f"pacs: {root} has no folder {domain}; PACS (Li et al. 2017) is at {PAGE}: give the "
             f"folder that holds {', '.join(DOMAINS)}"
         )
-    names = list_pictures(SET, folder, CLASSES)
-    labels = [CLASSES.index(name.partition("/")[0]) for name in names]
-    if lacking := [name for label, name in enumerate(CLASSES) if label not in labels]:
+    found = (path.relative_to(folder) for path in folder.glob("*/*") if is_picture(path.name))
+    names = sorted(path.as_posix() for path in found)
+    classes = [name.partition("/")[0] for name in names]
+    if wrong := sorted({*classes} ^ {*CLASSES}):
         raise ValueError(
-            f"pacs: {folder} has no {lacking[0]}; its classes are {', '.join(CLASSES)}"
+            f"pacs: {folder}: {wrong[0]} is missing, or none of it; with pictures there are "
+            f"{', '.join(CLASSES)} alone"
         )
+    labels = [CLASSES.index(name) for name in classes]
     picture = lambda place: read_picture(folder / names[place])  # noqa: E731
     ids = [f"{domain}/{name}" for name in names]
-    return picture_set(domain, CLASSES, labels, ids, picture, view, remedy=SET.remedy)
+    return picture_set(domain, CLASSES, labels, ids, picture, view)
 
 
 @lru_cache(maxsize=4)
