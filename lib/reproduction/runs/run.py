@@ -9,10 +9,7 @@ and read.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -26,9 +23,8 @@ from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.cutouts import TEST_SETS
-from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint, run_folder, write_atomically
+from relevit.base.files import file_fingerprint, run_folder
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
@@ -36,7 +32,7 @@ from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
 from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
-from relevit.finetune.run import Start
+from relevit.finetune.run import DIVERGED, MADE, Start, named, noted
 from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
@@ -48,18 +44,15 @@ from reproduction.measures.context import backgrounds_challenge, relevance_share
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.params.cells import CLASSIFIED, FINETUNED, Params, params_of
 from reproduction.params.common import Benchmark as Images
-from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
+from reproduction.stages import FREE, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
 from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
 
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
-MADE = "run.json"  # the last file of a row
 SETS = "sets"  # its answers
 ORIGINAL = "original"
-DIVERGED = "diverged"
-FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters that a name says where they are not the cell's; its digest has all. Of the first the
@@ -67,7 +60,6 @@ ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 WORDS = ("method", "protocol", "masks", "augmentation", "explanation", "class_term", "target")
 NUMBERS = ("classes", "images_per_class", "epochs", "trained_blocks", "weight_relevance")
 NUMBERS += ("weight_background", "weight_foreground", "weight_classification", "lr", "lr_factor")
-LONGEST = 80  # characters of a name that say what is changed
 PLACES = {"data_root", "weights_root"}  # of files, which say themselves what they are
 IN_IMAGES = {"benchmark": PLACES}
 NOT_OF_TRAINING = {"model", "benchmark", "training_images", "images_per_set", "shown", "others"}
@@ -128,7 +120,7 @@ class Row:
                 for key in changed
                 if (value := getattr(params, key)) != fields[key].default
             ]
-        return f"{'.'.join(words)[:LONGEST]}.seed{self.record['seed']}-{digest(self.record)}"
+        return named(words, self.record)
 
     @property
     def folder(self) -> Path:
@@ -478,27 +470,10 @@ def _need_kept(masks: AutomaticMasks, of: str) -> None:
 
 
 def make(row: Row, device: str = "auto") -> Path:
-    """Make what is not there of a row: weights, log, answers and figures; then `run.json`.
-
-    A run that fails leaves the reason there, so that others do not hang on it.
-    Raises: OSError, for a disk that is full say.
-    """
-    params = row.params.model_copy(update={"device": device})
-    row = replace(row, params=params)
-    known: dict[str, Any] = {"record": row.record, "asked": row.asked}
-    known |= {"lr": None, "failed": ""}
-    (row.folder / MADE).unlink(missing_ok=True)
-    try:
-        _make(row, known)
-    except Exception as error:  # whatever ended it: the others do not hang on it
-        if str(error).startswith(FULL):  # which the others would meet, too
-            raise
-        traceback.print_exc(file=sys.stderr)
-        diverged = isinstance(error, FloatingPointError)
-        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
-    text = json.dumps(known, indent=2, sort_keys=True) + "\n"
-    write_atomically(row.folder / MADE, text)
-    return row.folder
+    """Make what is not there of a row: weights, log, answers and figures; as `noted`."""
+    row = replace(row, params=row.params.model_copy(update={"device": device}))
+    known: dict[str, Any] = {"record": row.record, "asked": row.asked, "lr": None}
+    return noted(row.folder, known, partial(_make, row))
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:
