@@ -166,10 +166,11 @@ def _at_home(params: Params) -> bool:
 
 
 def _words(images: Images) -> list[str]:
-    fields, many = type(images).model_fields, images.original_images
-    home = images.home_share != fields["home_share"].default
-    of_home = [f"home_{images.home_share:g}"] if home else []
-    return [*of_home, *([f"images_{many}"] if many else [])]
+    """What an original of its own has learned from."""
+    many, home = images.original_images, type(images).model_fields["home_share"].default
+    if images.home_share == home and not many:
+        return []
+    return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
 
 
 def is_trained(row: Row) -> bool:
