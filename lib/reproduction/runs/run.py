@@ -9,11 +9,7 @@ and read.
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-import time
-import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -26,7 +22,6 @@ import torch
 from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
-from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
@@ -37,7 +32,7 @@ from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
 from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
-from relevit.finetune.run import Start
+from relevit.finetune.run import DIVERGED, MADE, Start, named, noted
 from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
@@ -49,20 +44,17 @@ from reproduction.measures.context import backgrounds_challenge, relevance_share
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.params.cells import CLASSIFIED, FINETUNED, Params, params_of
 from reproduction.params.common import Benchmark as Images
-from reproduction.stages import FREE, digest, read_pipeline, read_stage, results_of
+from reproduction.stages import FREE, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
 from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
 
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
-MADE = "run.json"  # the last file of a row
 SETS = "sets"  # its answers
 LEAN = "lean.parquet"  # and those to its pictures on other backgrounds
 OF_LEAN = {"condition": "dataset", "image": "index", "answer": "prediction"}
 ORIGINAL = "original"
-DIVERGED = "diverged"
-FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 SEARCHED = 0  # the seed whose runs an arm tries its own rates on
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
@@ -71,7 +63,6 @@ ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 WORDS = ("method", "protocol", "masks", "augmentation", "explanation", "class_term", "target")
 NUMBERS = ("classes", "images_per_class", "epochs", "trained_blocks", "weight_relevance")
 NUMBERS += ("weight_background", "weight_foreground", "weight_classification", "lr", "lr_factor")
-LONGEST = 80  # characters of a name that say what is changed
 PLACES = {"data_root", "weights_root"}  # of files, which say themselves what they are
 IN_IMAGES = {"benchmark": PLACES}
 NOT_OF_TRAINING = {"model", "benchmark", "training_images", "images_per_set", "shown", "others"}
@@ -135,7 +126,7 @@ class Row:
                 for key in changed
                 if (value := getattr(params, key)) != fields[key].default
             ]
-        return f"{'.'.join(words)[:LONGEST]}.seed{self.record['seed']}-{digest(self.record)}"
+        return named(words, self.record)
 
     @property
     def folder(self) -> Path:
@@ -182,13 +173,13 @@ def _at_home(params: Params) -> bool:
 
 
 def _words(images: Images) -> list[str]:
-    fields, many = type(images).model_fields, images.original_images
-    home = images.home_share != fields["home_share"].default
-    of_home = [f"home_{images.home_share:g}"] if home else []
-    found = [*of_home, *([f"images_{many}"] if many else [])]
+    """What an original of its own has learned from."""
     if images.each_seed:
-        found += [images.source, str(images.side), f"originals_{images.original_epochs}"]
-    return found
+        return [images.source, f"{images.side}", f"originals_{images.original_epochs}"]
+    many, home = images.original_images, type(images).model_fields["home_share"].default
+    if images.home_share == home and not many:
+        return []
+    return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
 
 
 def is_trained(row: Row) -> bool:
@@ -496,29 +487,10 @@ def _need_kept(masks: AutomaticMasks, of: str) -> None:
 
 
 def make(row: Row, device: str = "auto") -> Path:
-    """Make what is not there of a row: weights, log, answers and figures; then `run.json`.
-
-    A run that fails leaves the reason there, so that others do not hang on it.
-    Raises: OSError, for a disk that is full say.
-    """
-    params = row.params.model_copy(update={"device": device})
-    row = replace(row, params=params)
-    known: dict[str, Any] = {"record": row.record, "asked": row.asked}
-    known |= {"lr": None, "failed": ""}
-    (row.folder / MADE).unlink(missing_ok=True)
-    begun = time.process_time()
-    try:
-        _make(row, known)
-    except Exception as error:  # whatever ended it: the others do not hang on it
-        if str(error).startswith(FULL):  # which the others would meet, too
-            raise
-        traceback.print_exc(file=sys.stderr)
-        diverged = isinstance(error, FloatingPointError)
-        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
-    known["seconds"] = round(time.process_time() - begun, 1)  # of a processor, its answers' too
-    text = json.dumps(known, indent=2, sort_keys=True) + "\n"
-    write_atomically(row.folder / MADE, text)
-    return row.folder
+    """Make what is not there of a row: weights, log, answers and figures; as `noted`."""
+    row = replace(row, params=row.params.model_copy(update={"device": device}))
+    known: dict[str, Any] = {"record": row.record, "asked": row.asked, "lr": None}
+    return noted(row.folder, known, partial(_make, row))
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:

@@ -266,7 +266,7 @@ STORED = {
     "workshop": (69, "5737c894fce9"),
     "study": (447, "6e23ef34b10f"),
     "paper": (348, "bc3644e29af2"),
-    "controls": (70, "574ad6142155"),
+    "controls": (70, "bf5fb0f62fca"),
     "controls_things": (26, "0799cd8eb5d2"),
 }
 
