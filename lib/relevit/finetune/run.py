@@ -49,7 +49,8 @@ def named(words: Iterable[str], record: Mapping[str, Any]) -> str:
 def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], object]) -> Path:
     """Make a run in its folder, and write MADE last: what is `known` of it, with what `make` adds.
 
-    `seconds` are those of a processor that it took now. One that fails leaves the reason there, as `failed`, so that others do not hang on it.
+    `seconds` are those of a processor that it took now. One that fails leaves the reason there, as
+    `failed`, so that others do not hang on it.
     Raises: OSError for a full disk, which others would meet, too.
     """
     known["failed"], begun = "", time.process_time()

@@ -57,10 +57,14 @@ BATCH = 50
 
 
 def asked(preset: str) -> pd.DataFrame:
-    """The rows of 04_cures of a preset that are there; what is not is told."""
+    """The rows of 04_cures of a preset that are there; what is not is told.
+
+    Raises: FileNotFoundError where there are none.
+    """
     cfg = params_of("04_cures").from_preset(preset_file(preset))
-    every = grids.of(cfg)
-    rows, missing = effects.split(every[every["part"] == "arms"], missing=True)
+    rows, missing = effects.split(grids.of(cfg), missing=True)
+    if rows.empty:
+        raise FileNotFoundError(f"params/{preset}.yaml: {next(iter(missing.values()))}")
     sys.stderr.writelines(f"{reason}\n" for reason in missing.values())
     return rows
 
@@ -79,9 +83,8 @@ def photos() -> dict[str, pd.DataFrame]:
     there = dict(list(rows.groupby(rows["run"].map(_where), sort=False)))
     others = {where: tables(*collected(part), shifted_of(part)) for where, part in there.items()}
     for kind, name in (("photos", "photos_elsewhere"), ("photos_seeds", "photos_elsewhere_seeds")):
-        if others:
-            each = {where: found[kind] for where, found in others.items()}
-            made[name] = pd.concat(each, names=["where"]).reset_index("where")
+        each = {where: found[kind] for where, found in others.items()}
+        made[name] = pd.concat(each, names=["where"]).reset_index("where")
     return made
 
 
@@ -331,8 +334,6 @@ def known_pct(row: Row) -> float:
 def controlled(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
     rows = asked(preset)
-    if rows.empty:
-        return pd.DataFrame()
     bench = open_benchmark(params_of("04_cures").from_preset(preset_file(preset)))
     answers, figures = effects.study(rows, [*ARM, "seed"])
     seen = dict(list(answers.groupby(ARM, sort=False)))
