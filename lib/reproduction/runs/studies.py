@@ -120,8 +120,8 @@ def collected(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
 def rates(rows: pd.DataFrame) -> pd.DataFrame:
     """What the rule saw of each rate that an arm tried, which passes, and which is taken."""
     found = []
-    for arm, part in rows.drop_duplicates("arm").groupby("arm", sort=False):
-        run = part["run"].iloc[0]
+    first = rows[rows["arm"] != ORIGINAL].drop_duplicates("arm")
+    for arm, run in zip(first["arm"], first["run"], strict=True):
         if tried := searched(run.params, run.rates):
             limit_pts = read_stage(run.params, "02_finetune").limit_pts
             seen = judged(tried)
