@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from relevit.data.own.check import apart, examine, need_usable
-from relevit.data.own.folder import read_splits
-from relevit.data.own.outlines import MaskValues
+from relevit_own.check import apart, examine, need_usable
+from relevit_own.folder import read_splits
+from relevit_own.outlines import MaskValues
 
 from . import folders
 

@@ -1,7 +1,7 @@
 """Tables of runs in words: rows and columns as one would say them, numbers as one would write them.
 
-Of one run: what came of it, by which rate, what a changed parameter has done, how much models lean
-on the background. Then of many: arms beside each other, and what `outcomes` makes of a table.
+Of one run: what came of it, by which rate, what a changed parameter has done. Then of many: arms
+beside each other, and what `outcomes` makes of a table.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.base.results import read_rows
 from relevit.evaluate.looking import Look
 from relevit.finetune.epochs import LOG, History
-from relevit.finetune.own_audit import Audited
 from reproduction.measures.accuracies import changes
 from reproduction.paper.published import published_changes
 from reproduction.params.cells import Params
@@ -99,23 +98,6 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
             "chosen": judged["lr"].eq(chosen).map({True: "yes", False: ""}),
         }
     ).set_index("learning rate")
-
-
-def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
-    """The background gap of each audited model, by its name, with its verdict."""
-    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
-    shown = (
-        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
-    )
-    return pd.DataFrame(
-        {
-            "images": [images["same"] for images in shown],
-            "background gap, points": [signed(gap.value) for gap, _ in found],
-            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
-            "verdict": [verdict for _, verdict in found],
-        },
-        index=pd.Index(audits, name="model"),
-    )
 
 
 def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | None:

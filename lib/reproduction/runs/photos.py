@@ -27,7 +27,6 @@ from relevit.data.image_set import ImageSet
 from relevit.evaluate.lean import lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import WEIGHTS
-from relevit.finetune.own_folder import files_fingerprint
 from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings, resolved
 from relevit.masks.automatic import AutomaticMasks, automatic_masks, sound
@@ -83,7 +82,7 @@ class Study:
 
 @cache
 def _fingerprint(data: Path) -> str:
-    return digest({name: files_fingerprint(part) for name, part in domains(data).items()})
+    return digest({name: part.fingerprint for name, part in domains(data).items()})
 
 
 @cache

@@ -8,13 +8,12 @@ import pytest
 from PIL import Image
 
 from habitats.real.catalogue import CATALOGUE
-from relevit.data.own.folder import read_data
-from relevit.data.own.loose import open_image
-from relevit.data.own.outlines import open_mask
-from relevit.data.pictures import FORMATS, READING, opened, read_picture
+from relevit.data.pictures import FORMATS, READING, open_image, opened, read_picture
 from relevit.models.spec import View
+from relevit_own.folder import read_data
+from relevit_own.outlines import open_mask
 from replicas import WRITERS
-from unit.data.own.troubles import write_plain
+from unit.own.troubles import write_plain
 
 VIEW = View(resize=32, crop=32)
 

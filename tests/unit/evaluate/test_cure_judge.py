@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reproduction.pipeline.cli import main
+from relevit_own.cli import main
 from reproduction.runs import cure_judge
 from reproduction.runs.cure_judge import CureTask, judge, open_task, read_cure
 
