@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from relevit_own.choices import OwnChoices
 
 NAMES = "head_classes"  # of which one may be called no, or 01
+MOST_LEFT_OUT = 10  # pictures named
 FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
 
 WELCOME = "Where does a Vision Transformer look? Can looking at the right thing make it better?"
@@ -185,9 +186,11 @@ def explain(options: argparse.Namespace) -> int:
             f"it is not sure of {off:.0f} % of the drawings of them that it answers rightly, and "
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
-    subjects = [_subject(options.own_model or FIRST, options)]
-    explain_pictures(work, subjects, target=options.target, top=options.top, say=_say)
-    _say(*(f"left out: {reason}" for reason in work.left_out), f"written: {out}")
+    subject = _subject(options.own_model or FIRST, options)
+    explain_pictures(work, subject, target=options.target, top=options.top, say=_say)
+    shown = [f"left out: {reason}" for reason in work.left_out[:MOST_LEFT_OUT]]
+    more = len(work.left_out) - MOST_LEFT_OUT
+    _say(*shown, *([f"and {more} more"] if more > 0 else []), f"written: {out}")
     return 0
 
 

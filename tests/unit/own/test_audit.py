@@ -21,7 +21,7 @@ from relevit_own import audit as own_audit
 from relevit_own import images as own_images
 from relevit_own.audit import Audit, audit_folder, head_places, sentence
 from relevit_own.choices import OwnChoices
-from relevit_own.folder import read_data
+from relevit_own.table import read_table
 from unit.evaluate.test_lean import SIDE, Reader, scenes
 
 ROOT = Path(__file__).parents[3]
@@ -216,9 +216,9 @@ def test_masks_that_cover_all_are_refused(tmp_path):
 
 
 def test_of_many_classes_some_are_drawn_with_several_images_each(data):
-    part = own_images.sample_evenly(read_data(data), 8, 0)
+    part = own_images.sample_evenly(read_table(data), 8, 0)
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
-    every = own_images.sample_evenly(read_data(data), 30, 0)
+    every = own_images.sample_evenly(read_table(data), 30, 0)
     assert np.bincount(every.labels).tolist() == [10, 10, 10]
 
 
