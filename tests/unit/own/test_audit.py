@@ -99,7 +99,9 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
         file.unlink()
     how = (Turned("background"), data, ("CAT", "Ant", "bat"))
     found = audited(*how)
-    assert found.audit.images == 55 and "5 of 60 images have no mask" in found.audit.notes[0]
+    assert (
+        found.audit.images == 55 and "5 of 60 files are left out: no mask" in found.audit.notes[0]
+    )
     assert {row.name: row.images for row in found.audit.classes} == {
         "ant": 15,
         "bat": 20,
@@ -111,8 +113,10 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
     assert audited(*how, looked_at=20).audit.images == 20
     (data / "images" / "bat" / "1.png").write_bytes(b"no picture")
     skipping = audited(*how, corrupted="skip").audit
-    told = "1 of 60 images are left out, bat/1.png the first (no picture that Pillow knows)"
-    assert skipping.images == 54 and skipping.notes[0] == told
+    told = "1 of 60 files are left out: no picture that Pillow knows; 1 of 20 bat; bat/1.png"
+    assert skipping.images == 54 and skipping.notes[0].startswith(told)
+    assert len(skipping.files["left_out"]) == 6
+    assert skipping.files["used"] == {"all": {"ant": 15, "bat": 19, "cat": 20}}
 
 
 def test_what_is_told_best_and_noted():
