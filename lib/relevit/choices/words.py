@@ -49,12 +49,9 @@ MaskSource = Literal[
 TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
 AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop")
-# What a run on one's own images trains on (`finetune.your_own`).
-OWN_CURES = ("label", "relevance", "swap", "both")
-# Further ones of either, `(pictures, masks, rng) -> (pictures, masks)`.
+# Further ones, `(pictures, masks, rng) -> (pictures, masks)`.
 CURES: Added = {}
-Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
-CureChoice = one_of(("auto", *OWN_CURES), CURES)
+Augmentation = one_of(AUGMENTATIONS, CURES)
 
 # Variants of the method; what each changes: `reproduction.runs.grids`.
 Variant = Literal[

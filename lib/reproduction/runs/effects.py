@@ -28,7 +28,6 @@ from relevit.finetune.epochs import LOG, History
 from relevit.finetune.epochs import read as read_losses
 from relevit.finetune.learning_rate import taken_rate
 from relevit.finetune.loop import only, train_step
-from relevit.finetune.own_audit import Audited
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models import checkpoints
@@ -420,23 +419,6 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
             "chosen": judged["lr"].eq(chosen).map({True: "yes", False: ""}),
         }
     ).set_index("learning rate")
-
-
-def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
-    """The background gap of each audited model, by its name, with its verdict."""
-    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
-    shown = (
-        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
-    )
-    return pd.DataFrame(
-        {
-            "images": [images["same"] for images in shown],
-            "background gap, points": [signed(gap.value) for gap, _ in found],
-            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
-            "verdict": [verdict for _, verdict in found],
-        },
-        index=pd.Index(audits, name="model"),
-    )
 
 
 def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | None:
