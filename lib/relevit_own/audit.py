@@ -6,7 +6,6 @@ The model is shown each image in the ways of `evaluate.lean`.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -43,21 +42,14 @@ from relevit.evaluate.looking import object_share_pct
 from relevit.evaluate.predictions import BATCH
 from relevit.models.loading import OwnModel
 from relevit.protocols import Protocol
-from relevit_own.check import examine
+from relevit_own.check import WHOLE, Ledger, examine, need_usable
 from relevit_own.choices import OwnChoices
-from relevit_own.images import (
-    TOKENCUT,
-    need_knowledge,
-    read_parts,
-    sample_evenly,
-    tokencut_masks,
-    usable,
-)
-from relevit_own.listing import Listing, order_note, places_of, some
-from relevit_own.run_folder import scaled
+from relevit_own.images import TOKENCUT, need_knowledge, sample_evenly, table_of, tokencut_masks
+from relevit_own.table import Table, order_note, places_of, some
 
-PARTS = ("test", "validation", "all", "train")  # of a folder: the first that there is
-PROBED = 50  # images that are answered first: whether the classes are known, and how long it takes
+PARTS = ("test", "validation", "train")  # of a folder: the first that there is
+PROBED = 50  # images that are answered first: are the classes known?
+NO_MASK = "no mask with an object, which others have"
 SHOWN = 12  # images that say it best
 MAPS, MAPPED = ("gae", "libra_grad"), 100  # methods whose maps are measured; on so many images
 EXPLAINED = 10  # images explained at once: fifty of a ViT-S at 224 pixels take ten gigabytes
@@ -115,13 +107,16 @@ class OfMap(Part):
 class Audit(Part):
     """What `audit.json` says."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     model: str
     data: str
     part: str = Field(description="name of the part that was shown: test, if there is one")
     images: int = Field(description="that were shown, in each of the ways")
     masks: MaskSource = Field(description="where they come from")
     seed: int = Field(description="that drew images and backgrounds")
+    files: dict[str, Any] = Field(
+        description="used: files that could be shown, by part and class; left_out: others, and why"
+    )
     verdict: Verdict
     sentence: str = Field(description="the verdict with its intervals, the background alone beside")
     gap_pts: Mean = Field(description="top-1 on backgrounds of the same class less on others'")
@@ -146,6 +141,7 @@ class Audited(NamedTuple):
     images: Batch
     names: Sequence[str]  # of the head's classes
     examples: list[int]  # places in images
+    ledger: Ledger
 
 
 def audit_folder(
@@ -159,27 +155,31 @@ def audit_folder(
 
     `names` are those of the head's classes, in its order. Images without a mask are left out where
     others have one; without any, TokenCut makes them.
-    Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_splits`,
+    Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_table`,
     `examine`, `head_places` and `shown_as`; for a model that knows other classes.
     """
-    part, notes = _images(choices, say)
+    part, ledger = _images(choices, say)
+    notes = ledger.told()
     places = head_places(part.classes, names)
     names = [*names]
     for place, known in zip(places, part.classes, strict=True):
         names[place] = known
     if places == list(range(len(names))) and (note := order_note(part.classes)):
         notes.append(f"the classes are {note.partition(';')[0]}")
-    model = scaled(model, part.white)
     masked = part.has_masks
     images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
     images = replace(images, labels=torch.tensor(places)[images.labels])
-    _probe(model, images, masked, say)
+    drawn = np.random.default_rng(0).permutation(len(images))[:PROBED]  # of all classes
+    mend = "name them with --names, else fit a new one: relevit finetune --new-head"
+    need_knowledge(model, images.select(drawn.tolist()), "audit: the model", mend)
     if not masked:
+        say("TokenCut makes the masks")
         images, part, note = with_masks(model, images, part)
         notes.append(note)
+    say(f"{len(images)} images, each in {len(CONDITIONS)} ways")
     return audit_images(
         name, model, images, part, names, data=choices.data, notes=notes, seed=choices.seed,
-        tokencut=not masked,
+        tokencut=not masked, ledger=ledger,
     )  # fmt: skip
 
 
@@ -187,11 +187,12 @@ def audit_images(
     name: str,
     model: OwnModel,
     images: Batch,
-    part: Listing,
+    part: Table,
     names: Sequence[str],
     *,
     data: str,
     tokencut: bool,
+    ledger: Ledger,
     notes: Sequence[str] = (),
     seed: int = 0,
 ) -> Audited:
@@ -213,30 +214,33 @@ def audit_images(
         images=rows["image"].nunique(),
         masks=source,
         seed=seed,
+        files=ledger.facts(),
         examples=[part.ids[place] for place in examples],
         notes=[*notes, *([BOXES] if source == "boxes" else []), *_notes(rows, len(images))],
         maps=on_object(model, images, rows),
         **said,
     )
-    return Audited(audit, rows, images, names, examples)
+    return Audited(audit, rows, images, names, examples, ledger)
 
 
 # Before the work
 
 
-def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Listing, list[str]]:
-    """The images to show, all of them with a mask or none, and what to know of them."""
+def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Table, Ledger]:
+    """The images to show, all of them with a mask or none, and what all files are used for."""
     say(f"reading {choices.data}")
-    found = read_parts(choices)
-    seen = examine(next(found[p] for p in PARTS if p in found), corrupted=choices.corrupted)
-    part, notes = usable(seen), seen.left_out()
+    table = table_of(choices)
+    split = next((name for name in PARTS if name in table.splits), None)
+    found = examine(table.of(split), corrupted=choices.corrupted)
+    need_usable(found)
+    part = found.table
     bare = part.rows["mask"].isna()
     if choices.masks == TOKENCUT:
         part = replace(part, rows=part.rows.assign(mask=None))
     elif bare.any() and not bare.all():
-        notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
-        part = part.select(np.flatnonzero(~bare).tolist())
-    return sample_evenly(part, choices.looked_at, choices.seed), notes
+        part = part.without(dict.fromkeys(np.flatnonzero(bare).tolist(), NO_MASK))
+    ledger = Ledger.of({split or WHOLE: part})
+    return sample_evenly(part, choices.looked_at, choices.seed), ledger
 
 
 def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
@@ -268,31 +272,9 @@ def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
     )
 
 
-def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], object]) -> None:
-    """Say about how long it takes; refuse a model that has learned other classes."""
-    drawn = np.random.default_rng(0).permutation(len(images))[:PROBED]  # of all classes
-    some_, began = images.select(drawn.tolist()), time.monotonic()
-    mend = "name them with --names, else fit a new one: relevit finetune --new-head"
-    need_knowledge(model, some_, "audit: the model", mend)
-    each = (time.monotonic() - began) / len(some_)
-    if not masked:
-        seconds = []
-        for count in (1, 3):  # their difference is without what is read first
-            began = time.monotonic()
-            tokencut_masks(some_.select([0] * count), next(model.network.parameters()).device)
-            seconds.append(time.monotonic() - began)
-        each += max(seconds[1] - seconds[0], 0) / 2 / len(CONDITIONS)
-    whole = each * len(CONDITIONS) * len(images)
-    how = "" if masked else ", and TokenCut's masks"
-    say(
-        f"at most about {max(whole, 1):.0f} s: {len(images)} images in {len(CONDITIONS)} ways "
-        f"each{how}"
-    )
-
-
 def with_masks(
-    model: OwnModel, images: Batch, part: Listing, protocol: Protocol = "published"
-) -> tuple[Batch, Listing, str]:
+    model: OwnModel, images: Batch, part: Table, protocol: Protocol = "published"
+) -> tuple[Batch, Table, str]:
     """Those that get a mask worth using from TokenCut, and what to know of them."""
     found = tokencut_masks(images, next(model.network.parameters()).device, protocol)
     kept = found.kept

@@ -28,17 +28,15 @@ class OwnChoices(FinetuneChoices):
     augmentation: Literal["swap", "swap_seams", "swap_strange", "swap_sizes"] = Field(
         "swap", description="of half of each batch, where the cure is swap or both"
     )
-    data: PathText = Field("", description="images: a folder, a table of paths or a COCO file")
+    data: PathText = Field(
+        "", description="images: a folder, a CSV of paths, or outlines (COCO, YOLO, VOC)"
+    )
     masks: PathText = Field(
         "",
         description="folder of masks, or tokencut; empty: those beside the images, else tokencut",
     )
-    object_values: list[int] = Field(
-        [], description="of masks: greys or palette numbers that are the object"
-    )
-    ignored_values: list[int] = Field([], description="of masks: those that are neither")
     images_folder: PathText = Field(
-        "", description="folder of a COCO file's pictures, if not beside it"
+        "", description="folder of the pictures of outlines, if not beside them"
     )
     shifted: list[PathText] = Field(
         [], description="folders of further test sets of the same classes"

@@ -32,13 +32,14 @@ if TYPE_CHECKING:
 
 FIRST = "dinov2-s8"  # comes with the package, and finds the animal in a photograph, too
 NAMES = "head_classes"  # of which one may be called no, or 01
+MOST_LEFT_OUT = 10  # pictures named
 INF = float("inf")
 
 # What several commands ask for.
-Data = Annotated[str, Parameter(help="folder, table of paths, or COCO file")]
+Data = Annotated[str, Parameter(help="folder, CSV of paths, or outlines (COCO, YOLO, VOC)")]
 Device = Annotated[str, Parameter(help="auto, cpu, cuda, cuda:N or mps")]
 ImagesFolder = Annotated[
-    str | None, Parameter("--images", help="folder of a COCO file's pictures, if not beside it")
+    str | None, Parameter("--images", help="folder of the pictures of outlines, if not beside them")
 ]
 Masks = Annotated[
     str | None, Parameter(help="folder of masks, or tokencut to make them without any")
@@ -167,7 +168,7 @@ def check(
     Args:
         masks: folder of masks, if it is not beside the images
         picture: draw samples to this file
-        listed: write all that is refused or left out to this CSV
+        listed: write to this CSV what each file is used for, or why not
     """
     door.need_there("check", data=data, masks=masks, images=images_folder)
     with loading():
@@ -356,8 +357,10 @@ def explain(
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
     subject = _subject(name, own_weights, options, names, device, text)
-    explain_pictures(work, [subject], target=target, top=top or len(text) or 1, say=say)
-    say(*(f"left out: {reason}" for reason in work.left_out), f"written: {out}")
+    explain_pictures(work, subject, target=target, top=top or len(text) or 1, say=say)
+    shown = [f"left out: {reason}" for reason in work.left_out[:MOST_LEFT_OUT]]
+    more = len(work.left_out) - MOST_LEFT_OUT
+    say(*shown, *([f"and {more} more"] if more > 0 else []), f"written: {out}")
 
 
 @app.command

@@ -16,7 +16,7 @@ from relevit.choices.checked import Checked
 from relevit.choices.words import SHIPPED
 from relevit.data.batch import Batch
 from relevit.models.registry import shipped_weights
-from relevit_own.folder import pictures_in
+from relevit_own.table import pictures_in
 
 DATA = "data"
 DRAWN_AS = "finetune"  # the set of Habitats: animals mostly at home, as in training

@@ -27,7 +27,7 @@ from relevit.models.answers import probabilities
 from relevit.models.describing import need_classifier
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask
-from relevit_own.listing import places_of, same_form
+from relevit_own.table import places_of, same_form
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from io import BytesIO
 from pathlib import Path
@@ -23,12 +23,13 @@ from PIL import Image
 from relevit.attribution import check_known
 from relevit.base.errors import one_line
 from relevit.base.files import write_atomically
-from relevit.data.pictures import READING, mark, open_image
+from relevit.data.pictures import READING, mark, open_image, opened
 from relevit.models.loading import OwnModel
-from relevit.models.spec import Mask
+from relevit.models.spec import Mask, is_deep
+from relevit_own.check import DEEP
 from relevit_own.explained import Found, Subject, class_names, class_number, look_into
-from relevit_own.loose import find_masks, find_pictures, range_of
-from relevit_own.outlines import AS_SEEN, MaskValues, fitting_mask
+from relevit_own.loose import find_masks, find_pictures
+from relevit_own.outlines import fitting_mask
 from reproduction.plots.overlay import Overlay, overlay_figure
 from reproduction.plots.style import readable
 
@@ -42,8 +43,7 @@ THUMB = 120  # pixels, its height
 class Work:
     """What is drawn, and where to; all of it can be read.
 
-    `pictures` and `masks` are by the name of the picture, which no other has. `deep` has what greys
-    of more than 8 bits are scaled by in each such picture alone. `left_out` says why.
+    `pictures` and `masks` are by the name of the picture, which no other has. `left_out` says why.
     """
 
     pictures: dict[str, Path]
@@ -51,9 +51,7 @@ class Work:
     left_out: list[str]
     out: Path
     methods: tuple[str, ...]
-    values: MaskValues = AS_SEEN
     save_maps: bool = False
-    deep: dict[str, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str | None:
@@ -64,7 +62,7 @@ class Work:
         """The object in the upright picture; none without a mask."""
         path = self.masks.get(name)
         try:
-            return None if path is None else fitting_mask(path, picture, self.values)[0]
+            return None if path is None else fitting_mask(path, picture)
         except READING as error:
             raise ValueError(f"{path} is no mask of {name} ({one_line(error)})") from error
 
@@ -88,7 +86,7 @@ def explain_file(
     """
     work = prepare([Path(image)], Path(out), [method])
     subject = Subject(model.spec.name, model, class_names(model) if names is None else names)
-    return explain_pictures(work, [subject], target=target).to_dict("records")[0]
+    return explain_pictures(work, subject, target=target).to_dict("records")[0]
 
 
 # Before the work
@@ -100,7 +98,6 @@ def prepare(
     methods: Sequence[str] = ("gae",),
     *,
     masks: Path | None = None,
-    values: MaskValues = AS_SEEN,
     save_maps: bool = False,
     skip_unreadable: bool = False,
 ) -> Work:
@@ -113,8 +110,8 @@ def prepare(
     method, and an `out` that does not fit; as `find_pictures` and `find_masks`.
     """
     check_known(methods)
-    found = find_pictures(images, but=out)
-    work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), values, save_maps)
+    found, others = find_pictures(images, but=out)
+    work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), save_maps)
     _need_fitting(work, found, masks)
     masked = {} if work.kind else find_masks(found, masks)
     above = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in found])
@@ -122,17 +119,24 @@ def prepare(
         name = Path(os.path.relpath(path, above)).as_posix()
         work.masks.update({name: masked[path]} if path in masked else {})
         try:
-            white = range_of(path)
+            _need_eight_bits(path)
             work.mask(name, path)
             work.pictures[name] = path
-            work.deep.update({name: white} if white else {})
         except ValueError as error:
             work.left_out.append(str(error))
     if work.left_out and not (skip_unreadable and work.pictures):
         more = f" ({len(work.left_out)} such of {len(found)})" if len(found) > 1 else ""
         way = ", or leave such out (--skip-unreadable)" if work.pictures else ""
         raise ValueError(f"explain: {work.left_out[0]}{more}; mend it, or take it out{way}")
+    work.left_out.extend(others)
     return work
+
+
+def _need_eight_bits(path: Path) -> None:
+    open_image(path)  # a truncated file says so only when it is decoded
+    with opened(path) as found:
+        if is_deep(found):
+            raise ValueError(f"{path} cannot be read as an image ({DEEP})")
 
 
 def _need_fitting(work: Work, found: Collection[Path], masks: Path | None) -> None:
@@ -155,17 +159,17 @@ def _need_fitting(work: Work, found: Collection[Path], masks: Path | None) -> No
 
 def explain_pictures(
     work: Work,
-    subjects: Sequence[Subject],
+    subject: Subject,
     *,
     target: int | str | None = None,
     top: int = 1,
     say: Callable[[str], object] = lambda line: None,
 ) -> pd.DataFrame:
-    """Draw each picture with the maps of each method for each model, and say what is drawn.
+    """Draw each picture with the maps of each method, and say what is drawn.
 
     Maps are for the class `target` (`class_number`), or for the `top` likeliest. A picture is drawn
-    in its own size, its longer side at most 2,000 pixels. A folder gets a PNG of each, a page that
-    can be sorted, and the table.
+    in its own size, its longer side at most 2,000 pixels. A folder gets a PNG of each, a contact
+    sheet, and the table.
     Columns: file, model, method, target (the class's number), class, answer (of the model),
     probability_pct (of the class); of a model of the package known (whether the picture looks like
     one of its classes, by `knows_it`; else its title says so); where there are masks iou_pct (map
@@ -175,64 +179,41 @@ def explain_pictures(
     in a folder picture and, of saved maps, map: files in it.
     Raises: ValueError as `class_number`, and for a `top` beyond the classes.
     """
-    fewest = min(len(subject.classes) for subject in subjects)
-    if not 1 <= top <= fewest:
-        raise ValueError(f"explain: top {top} of {fewest} classes; ask for 1 to {fewest}")
-    numbers = [None if target is None else class_number(target, s.classes) for s in subjects]
-    for subject, number in zip(subjects, numbers, strict=True):
-        if number is not None:
-            say(f"target: class {number} of {subject.name}, called {subject.classes[number]}")
-    white = _white(work, subjects)
-    if white:
-        say(f"greys of more than 8 bits are scaled from 0 to {white}")
+    if not 1 <= top <= len(subject.classes):
+        raise ValueError(
+            f"explain: top {top} of {len(subject.classes)} classes; ask for 1 to "
+            f"{len(subject.classes)}"
+        )
+    number = None if target is None else class_number(target, subject.classes)
+    if number is not None:
+        say(f"target: class {number} of {subject.name}, called {subject.classes[number]}")
     rows, thumbs = [], {}
     for name, path in work.pictures.items():
-        picture = open_image(path, white)
-        mask = work.mask(name, path)
-        maps = [
-            look_into(subject, picture, work.methods, number, top, mask)
-            for subject, number in zip(subjects, numbers, strict=True)
-        ]
-        figure = _figure(path.name, picture, maps, top)
-        rows += _write(work, figure, name, maps)
-        thumbs |= {} if work.kind else {name: _thumb(figure)}
-        for found in maps:
-            model = f"{found[0].row['model']}: " if len(maps) > 1 else ""
-            say(f"{name}: {model}{_classes(found[:top], found)}")
+        picture = open_image(path)
+        found = look_into(subject, picture, work.methods, number, top, work.mask(name, path))
+        figure = _figure(path.name, picture, found, top)
+        rows += _write(work, figure, name, found)
+        said = _classes(found[:top], found)
+        thumbs |= {} if work.kind else {name: (_thumb(figure), said)}
+        say(f"{name}: {said}")
     table = pd.DataFrame(rows)
     if not work.kind:
         _write_tables(work, table, thumbs)
     return table
 
 
-def _white(work: Work, subjects: Sequence[Subject]) -> int | None:
-    """What deep greys are scaled by: as in the models' training, else as all pictures need it.
-
-    Raises: ValueError for models that were trained on several ranges, or none of these pictures.
-    """
-    trained = sorted({s.model.view.white for s in subjects} - {None})
-    if not work.deep:
-        return None
-    name = max(work.deep, key=work.deep.get)
-    white, most = (trained or [work.deep[name]])[0], work.deep[name]
-    if len(trained) > 1 or most > white:
-        ranges = " and ".join(f"0 to {each}" for each in trained)
-        raise ValueError(
-            f"explain: {name} has greys of 0 to {most}, and the models were trained on {ranges}; "
-            "explain each model alone, on pictures that are scaled as those it was trained on"
+def _figure(name: str, picture: Image.Image, found: Sequence[Found], top: int) -> Figure:
+    """Side by side are classes, or methods where there is one class."""
+    panels = [
+        Overlay(
+            one.heat,
+            one.box,
+            f"{one.row['method']}\n{_classes([one], found, drawn=True)}",
+            one.signed,
         )
-    return white
-
-
-def _figure(name: str, picture: Image.Image, maps: Sequence[Sequence[Found]], top: int) -> Figure:
-    """Side by side are classes, or methods, or models, whichever there are several of."""
-    panels = []
-    for found in maps:
-        model = f"{found[0].row['model']}, " if len(maps) > 1 else ""
-        for one in found:
-            title = f"{model}{one.row['method']}\n{_classes([one], found, drawn=True)}"
-            panels.append(Overlay(one.heat, one.box, title, one.signed))
-    group = next((n for n in (top, len(maps[0]) // top) if n > 1), len(panels))
+        for one in found
+    ]
+    group = top if top > 1 else len(panels)
     wide = -(-group // -(-group // WIDE))  # rows as even as can be
     groups = [panels[start : start + group] for start in range(0, len(panels), group)]
     rows = [each[start : start + wide] for each in groups for start in range(0, group, wide)]
@@ -257,9 +238,7 @@ def _classes(shown: Sequence[Found], among: Sequence[Found], *, drawn: bool = Fa
     return text if there else f"{text}; its answer: {answer}"
 
 
-def _write(
-    work: Work, figure: Figure, name: str, maps: Sequence[Sequence[Found]]
-) -> list[dict[str, Any]]:
+def _write(work: Work, figure: Figure, name: str, found: Sequence[Found]) -> list[dict[str, Any]]:
     """The figure and, if asked, the maps; the rows of the table."""
     path = work.out if work.kind else work.out / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -267,15 +246,13 @@ def _write(
     drawn = {"format": kind, "dpi": figure.dpi, "bbox_inches": "tight"} | mark(kind)
     write_atomically(path, lambda target: figure.savefig(target, **drawn))
     rows = []
-    for place, found in enumerate(maps):
-        model = f".{place}" if len(maps) > 1 else ""
-        for one in found:
-            row = {"file": name} | one.row
-            row |= {} if work.kind else {"picture": f"{name}.png"}
-            if work.save_maps:
-                row["map"] = f"{name}{model}.{row['method']}.{row['target']}.npy"
-                np.save(work.out / row["map"], one.patches.numpy())
-            rows.append(row)
+    for one in found:
+        row = {"file": name} | one.row
+        row |= {} if work.kind else {"picture": f"{name}.png"}
+        if work.save_maps:
+            row["map"] = f"{name}.{row['method']}.{row['target']}.npy"
+            np.save(work.out / row["map"], one.patches.numpy())
+        rows.append(row)
     return rows
 
 
@@ -285,20 +262,13 @@ def _thumb(figure: Figure) -> str:
     return base64.b64encode(data.getvalue()).decode()
 
 
-def _write_tables(work: Work, table: pd.DataFrame, thumbs: dict[str, str]) -> None:
-    """The table, and a page with it that can be sorted."""
+def _write_tables(work: Work, table: pd.DataFrame, thumbs: dict[str, tuple[str, str]]) -> None:
+    """The table, and a contact sheet."""
     write_atomically(
         work.out / MANIFEST, lambda path: table.to_csv(path, index=False, float_format="%.3f")
     )
     template = jinja2.Template(
         (files("relevit_own") / "assets" / "explained.html.j2").read_text("utf-8"), autoescape=True
     )
-    page = template.render(
-        columns=[name for name in table if name not in ("picture", "map")],
-        rows=table.to_dict("records"),
-        unsure=any(row.get("known") is False for row in table.to_dict("records")),
-        thumbs=thumbs,
-        left_out=work.left_out,
-        manifest=MANIFEST,
-    )
+    page = template.render(thumbs=thumbs, left_out=work.left_out, manifest=MANIFEST)
     write_atomically(work.out / PAGE, page)

@@ -49,14 +49,13 @@ from relevit_own.images import (
     OwnData,
     OwnImages,
     batches,
+    decoded,
     divide,
     need_knowledge,
-    read,
     sample,
     sample_evenly,
     training_images,
 )
-from relevit_own.listing import Listing
 from relevit_own.run_folder import (
     FREE,
     SAID,
@@ -66,11 +65,12 @@ from relevit_own.run_folder import (
     files_fingerprint,
     of_run,
     origin,
-    scaled,
     with_mask_files,
 )
+from relevit_own.table import Table
 
 ORIGINAL = "original"
+LEDGER = "ledger.csv"  # what each file was used for, or why not
 REMEDY = "give --set head_classes=[...], else fit a new one with --new-head"
 Step = Callable[[str, int, int], object]  # what is at work, steps done, and those of all runs
 
@@ -154,7 +154,7 @@ class OwnRun:
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
     @property
-    def shown(self) -> Listing:
+    def shown(self) -> Table:
         """Test images for pictures: of as many classes as possible, of the last shifted set, or
         held out."""
         return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
@@ -174,7 +174,7 @@ def cure_settings(choices: OwnChoices, cure: Cure) -> dict[str, Any]:
     return asked | {"weights": weights | choices.more_losses}
 
 
-def taken_cure(choices: OwnChoices, train: Batch, drawn: Listing | None) -> tuple[Cure, str]:
+def taken_cure(choices: OwnChoices, train: Batch, drawn: Table | None) -> tuple[Cure, str]:
     """The cure of a run on the images `train`, and why it is that one.
 
     `drawn` has their masks as they are on disk, None where TokenCut made them. Source of what
@@ -227,7 +227,6 @@ def prepare(
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
-    model = scaled(model, data.train.white)
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
@@ -258,14 +257,13 @@ def prepare(
 def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:
     """What a run is made from, and told apart from others by."""
     path = Path(choices.data)
-    white = {"white": data.train.white} if data.train.white else {}
     return {
         "choices": choices.model_dump(exclude=set(FREE)),
         "weights": weights,
         "table": file_fingerprint(path) if path.is_file() else "",
         "classes": list(data.classes),
         "images": {name: files_fingerprint(part) for name, part in data.parts.items()},
-    } | white
+    }
 
 
 def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
@@ -276,7 +274,8 @@ def _frozen_notes(trained: int, frozen: Sequence[str] = ()) -> list[str]:
 
 def _count(data: OwnData, choices: OwnChoices, say: Say) -> None:
     present, c = len(set(data.train.labels.tolist())), choices
-    say(f"{present} classes, {c.images_per_class} images of each finetuned on; masks: {data.masks}")
+    most = f"{c.images_per_class} images of each at most are finetuned on"
+    say(f"{present} classes; {most}; masks: {data.masks}")
     for name, part in ({"finetuning": data.finetuning} | data.parts).items():
         say(f"  {name:12} {len(part.images):6} images")
     for note in data.notes:
@@ -302,7 +301,7 @@ def _with_fitted_head(
         load_weights(path, network, model.spec.name)
         return replace(model, network=network.eval())
     say("fitting a new head")
-    network = linear_probe(model.network, model.spec, read(data.train, model.view))
+    network = linear_probe(model.network, model.spec, decoded(data.train, model.view))
     save_weights(path, network, model.spec.name)
     return replace(model, network=network)
 
@@ -453,7 +452,7 @@ def audit_all(
     if not len(part):
         say("no background gap: no held-out image has a mask")
         return {}
-    images, notes = read(part, run.model.view), []
+    images, notes = decoded(part, run.model.view), []
     try:
         if tokencut:
             images, part, note = with_masks(run.model, images, part, c.protocol)
@@ -461,7 +460,7 @@ def audit_all(
         return {
             name: audit_images(
                 name, replace(run.model, network=network), images, part, run.data.classes,
-                data=c.data, tokencut=tokencut, notes=notes, seed=c.seed,
+                data=c.data, tokencut=tokencut, notes=notes, seed=c.seed, ledger=run.data.ledger,
             )
             for name, network in models.items()
         }  # fmt: skip
@@ -472,7 +471,7 @@ def audit_all(
 
 def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch, names = read(run.shown, run.model.view), list(run.data.classes)
+    batch, names = decoded(run.shown, run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 
 
@@ -574,6 +573,7 @@ def save(result: OwnResult) -> None:
         write_atomically(out / f"{name}.parquet", table.to_parquet)
     facts = {name: found.audit.model_dump() for name, found in audits.items()}
     write_atomically(out / "audits.json", json.dumps(facts, indent=1) + "\n")
+    write_atomically(out / LEDGER, result.run.data.ledger.files.to_csv(index=False))
     made = next(row for row in result.run.table() if row.lr == result.lr)
     write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

@@ -20,17 +20,14 @@ from relevit.masks import AutomaticMasks, automatic_masks, feature_model, featur
 from relevit.models.loading import OwnModel
 from relevit.models.spec import View
 from relevit.protocols import Protocol, options
-from relevit_own.check import Findings, apart, examine, examine_parts, need_usable
+from relevit_own.check import Findings, Ledger, apart, examine, need_usable
 from relevit_own.choices import OwnChoices
-from relevit_own.folder import read_data, read_splits
-from relevit_own.listing import WHOLE, Listing, order_note
-from relevit_own.outlines import MaskValues
 from relevit_own.run_folder import Say
+from relevit_own.table import SPLITS, Table, order_note, read_table
 
 HELD_OUT = "held_out"  # the test images that look like those of training
 TOKENCUT = "tokencut"
 OF_A_CLASS = 4  # images, where there are more classes than can be shown
-FEWEST_IMAGES = 10  # of a set, below which one says nothing
 SHARES = (0.5, 0.2)  # of a folder without parts: to train on, to choose on; the rest is held out
 FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels it is shown
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
@@ -43,59 +40,55 @@ TRIES = 4  # times as many images as asked for, in which TokenCut looks for obje
 class OwnData:
     """The images by their use. `test` has the held-out ones first, then the shifted sets."""
 
-    train: Listing  # what a new head is fitted to
-    finetuning: Listing
-    validation: Listing
-    test: Mapping[str, Listing]
+    train: Table  # what a new head is fitted to
+    finetuning: Table
+    validation: Table
+    test: Mapping[str, Table]
     masks: str  # annotated or tokencut: where those of finetuning come from
-    notes: tuple[str, ...] = ()  # what to know before one reads numbers
+    ledger: Ledger
+    notes: tuple[str, ...] = ()  # what to know before one reads numbers, the ledger's among it
 
     @property
     def classes(self) -> tuple[str, ...]:
         return self.train.classes
 
     @property
-    def parts(self) -> dict[str, Listing]:
+    def parts(self) -> dict[str, Table]:
         return {"train": self.train, "validation": self.validation, **self.test}
 
 
 def examine_first(choices: OwnChoices) -> Findings:
     """What is in the data, or in its part for training."""
-    return examine(next(iter(read_parts(choices).values())), corrupted=choices.corrupted)
+    table = table_of(choices)
+    return examine(table.of(next(iter(table.splits), None)), corrupted=choices.corrupted)
 
 
 def divide(choices: OwnChoices) -> OwnData:
-    """What each image is for: from the folder's own parts, or drawn by the seed, class by class.
+    """What each image is for: from the data's own splits, or drawn by the seed, class by class.
 
-    Of a folder without parts half is trained on, a fifth is for choices and the rest is held out.
-    With train and one other part, that one is halved. The images finetuned on are the first
-    `images_per_class` of each class of train, those with a mask before the others. A photograph
-    is in one part alone, whatever its files.
+    Of data without splits half is trained on, a fifth is for choices and the rest is held out.
+    With train and one other split, that one is halved. The images finetuned on are the first
+    `images_per_class` of each class of train, those with a mask before the others. A photograph,
+    its near copies and its group are in one part alone.
     Raises: ValueError, FileNotFoundError.
     """
-    found = examine_parts(read_parts(choices), corrupted=choices.corrupted)
-    outlined = any(each.rows["mask"].notna().any() for each in found.values())
-    parts = {name: usable(each) for name, each in found.items()}
-    first = next(iter(parts.values()))
-    classes = _ordered(first.classes, choices)
-    parts, twice = apart({name: part.relabelled(classes) for name, part in parts.items()})
-    train, validation, held_out = _three(parts, choices.seed)
-    if not (len(train) and len(validation) and len(held_out)):
+    table = table_of(choices)
+    own = table.splits
+    found = examine(with_shifted(table, choices), corrupted=choices.corrupted)
+    need_usable(found)
+    table = found.table.relabelled(_ordered(table.classes, choices))
+    shifted = {Path(path).name: table.of(Path(path).name) for path in choices.shifted}
+    train, validation, held_out = _three({name: table.of(name) for name in own or (None,)}, choices)
+    parts = {"train": train, "validation": validation, HELD_OUT: held_out} | shifted
+    parts = apart(parts)
+    train, validation, *tested = parts.values()
+    if empty := [name for name, part in parts.items() if not len(part)]:
         raise ValueError(
             f"finetune: {choices.data}: {len(train)} images to train on, {len(validation)} for "
-            f"choices and {len(held_out)} held out; each needs some: give more images of a class"
-            + "".join(f"; {note}" for note in _notes({}, twice))
+            f"choices and {len(tested[0])} held out, and {empty[0]} has none; each needs some: "
+            + "; ".join(["give more images of a class", *Ledger.of(parts).told()])
         )
-    divided = {"train": train, "validation": validation, HELD_OUT: held_out}
-    others = _shifted(choices, first.white)
-    shifted = {name: usable(each) for name, each in others.items()}
-    test, again = apart(divided | {n: part.relabelled(classes) for n, part in shifted.items()})
-    gone = [name for name, part in test.items() if not len(part)]
-    if gone:
-        raise ValueError(
-            f"finetune: all images of the shifted set {gone[0]!r} are in {choices.data}, too; give "
-            "others to test with"
-        )
+    outlined = found.rows["mask"].notna().any()
     masks = "annotated" if outlined and choices.masks != TOKENCUT else TOKENCUT
     bare = train.rows.assign(bare=train.rows["mask"].isna(), label=train.labels)
     chosen = train.select(
@@ -111,23 +104,56 @@ def divide(choices: OwnChoices) -> OwnData:
             f"with an object, {without[0]} the first, while others have one; add masks, give a "
             "lower images_per_class, or --masks tokencut to make all of them"
         )
-    tested = {name: part for name, part in test.items() if name not in ("train", "validation")}
-    seen = {"" if len(found) == 1 else f"{name}: ": each for name, each in found.items()}
-    seen |= {f"{name}: ": each for name, each in others.items()}
-    unused = [note for place, each in seen.items() for note in each.left_out(place)]
-    notes = (*unused, *_notes(divided | tested, twice | again))
-    if (note := order_note(classes)) and not (choices.head_classes or choices.new_head):
-        notes = (f"the classes are {note}", *notes)
-    return OwnData(train, chosen, validation, tested, masks, notes)
+    ledger = Ledger.of(parts)
+    notes = [*ledger.told(), *_few(chosen, choices.images_per_class)]
+    if (note := order_note(table.classes)) and not (choices.head_classes or choices.new_head):
+        notes.insert(0, f"the classes are {note}")
+    tested = dict(list(parts.items())[2:])
+    return OwnData(train, chosen, validation, tested, masks, ledger, tuple(notes))
 
 
-def sample(part: Listing, count: int, seed: int) -> Listing:
+def _few(chosen: Table, wanted: int) -> list[str]:
+    """A sentence on the classes that have fewer images to finetune on than were asked for."""
+    counts = chosen.rows["label"].value_counts()
+    few = [f"{name} {count}" for name, count in counts.items() if count < wanted]
+    return [f"fewer than {wanted} images to finetune on: {', '.join(few)}"] if few else []
+
+
+def table_of(choices: OwnChoices) -> Table:
+    """The table of `data`, as `read_table` finds it."""
+    if not choices.data:
+        raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
+    masks = choices.masks if choices.masks not in ("", TOKENCUT) else None
+    return read_table(choices.data, masks, images=choices.images_folder or None)
+
+
+def with_shifted(table: Table, choices: OwnChoices) -> Table:
+    """The table with further sets to test with, each a split of its own."""
+    names = [Path(path).name for path in choices.shifted]
+    if len(set(names)) < len(names) or {HELD_OUT, *SPLITS.values()} & set(names):
+        raise ValueError(
+            f"finetune: shifted = {choices.shifted}: two sets of one name, or one called "
+            f"{HELD_OUT}, train, validation or test; rename a folder"
+        )
+    sets = [table]
+    for name, path in zip(names, choices.shifted, strict=True):
+        one = read_table(path, least_classes=1)
+        rows, gone = (each.assign(split=name) for each in (one.rows, one.gone))
+        sets.append(replace(one, rows=rows, gone=gone).relabelled(table.classes))
+    rows, gone = (
+        pd.concat([getattr(one, each) for one in sets], ignore_index=True)
+        for each in ("rows", "gone")
+    )
+    return replace(table, rows=rows, gone=gone)
+
+
+def sample(part: Table, count: int, seed: int) -> Table:
     """At most so many images, drawn by the seed, in the order of the part."""
     places = np.random.default_rng(seed).permutation(len(part))[:count]
     return part.select(sorted(places.tolist()))
 
 
-def sample_evenly(part: Listing, most: int, seed: int) -> Listing:
+def sample_evenly(part: Table, most: int, seed: int) -> Table:
     """At most so many images, as even over the classes as can be, and OF_A_CLASS of each at least.
 
     So of very many classes some are drawn: a background gap needs two images of a class.
@@ -140,65 +166,6 @@ def sample_evenly(part: Listing, most: int, seed: int) -> Listing:
     return part.select(sorted(order.index[:most]))
 
 
-def _shifted(choices: OwnChoices, white: int | None) -> dict[str, Findings]:
-    """Further sets to test with. Those of greys of more than 8 bits are scaled as `data` is."""
-    names = [Path(path).name for path in choices.shifted]
-    if len(set(names)) < len(names) or {HELD_OUT, "train", "validation"} & set(names):
-        raise ValueError(
-            f"finetune: shifted = {choices.shifted}: two sets of one name, or one called "
-            f"{HELD_OUT}, train or validation; rename a folder"
-        )
-    parts = {}
-    for name, path in zip(names, choices.shifted, strict=True):
-        read = read_data(path, values=_values(choices), least_classes=1)
-        seen = examine(read, corrupted=choices.corrupted)
-        own = seen.listing.white or 0
-        if white and own > white:
-            raise ValueError(
-                f"finetune: the shifted set {name!r} has greys of 0 to {own}, "
-                f"{choices.data} of 0 to {white}; a model sees all by one range: scale both alike"
-            )
-        parts[name] = replace(seen, listing=replace(seen.listing, white=white or own or None))
-    return parts
-
-
-def _notes(parts: Mapping[str, Listing], twice: Mapping[str, Mapping[str, str]]) -> tuple[str, ...]:
-    """What to know before one reads numbers: photographs left out, and sets too small to tell."""
-    left_out = (
-        f"left out of {name}: {len(copies)} photographs that another part has, such as "
-        f"{next(iter(copies))}, which is {next(iter(copies.values()))}"
-        for name, copies in twice.items()
-        if copies
-    )
-    small = (
-        f"{name} has {len(part)} images, too few to tell a change from chance"
-        for name, part in parts.items()
-        if name != "train" and len(part) < FEWEST_IMAGES
-    )
-    return (*left_out, *small)
-
-
-def read_parts(choices: OwnChoices) -> dict[str, Listing]:
-    """The parts of `data`, as `read_splits` finds them."""
-    if not choices.data:
-        raise ValueError("finetune: data is empty; give a folder, a table or a COCO file of images")
-    masks = choices.masks if choices.masks not in ("", TOKENCUT) else None
-    images = choices.images_folder or None
-    return read_splits(choices.data, masks, values=_values(choices), images=images)
-
-
-def _values(choices: OwnChoices) -> MaskValues:
-    return MaskValues(tuple(choices.object_values), tuple(choices.ignored_values))
-
-
-def usable(found: Findings) -> Listing:
-    """The images that can be read; masks without object or without background are none."""
-    need_usable(found)
-    rows = found.listing.rows
-    kept = ~rows["id"].isin(found.useless_masks)
-    return replace(found.listing, rows=rows.assign(mask=rows["mask"].where(kept, None)))
-
-
 def _ordered(classes: tuple[str, ...], choices: OwnChoices) -> tuple[str, ...]:
     """The classes in the order of the head: as told, ImageNet's for its synsets, or by name."""
     if choices.head_classes:
@@ -207,9 +174,12 @@ def _ordered(classes: tuple[str, ...], choices: OwnChoices) -> tuple[str, ...]:
     return synsets if not choices.new_head and set(classes) <= set(synsets) else classes
 
 
-def _three(parts: Mapping[str, Listing], seed: int) -> tuple[Listing, Listing, Listing]:
-    if WHOLE in parts:
-        return _drawn(parts[WHOLE], seed, SHARES)
+def _three(parts: Mapping[str | None, Table], choices: OwnChoices) -> tuple[Table, ...]:
+    if None in parts:
+        own = parts[None]
+        table = own.select(np.flatnonzero(own.rows["split"].isna()))
+        table = replace(table, gone=own.gone[own.gone["split"].isna()])
+        return _drawn(table, choices.seed, SHARES)
     if "train" not in parts or len(parts) < 2:
         raise ValueError(
             f"finetune: the images have the parts {list(parts)}; needed are train and one of "
@@ -218,20 +188,32 @@ def _three(parts: Mapping[str, Listing], seed: int) -> tuple[Listing, Listing, L
     train, *others = (parts[name] for name in ("train", "validation", "test") if name in parts)
     if len(others) == 2:
         return train, *others
-    return train, *_drawn(others[0], seed, (0.5, 0.5))[:2]
+    return train, *_drawn(others[0], choices.seed, (0.5, 0.5))[:2]
 
 
-def _drawn(part: Listing, seed: int, shares: tuple[float, float]) -> tuple[Listing, ...]:
-    """Three parts of each class at random; at least one image in each as long as there are."""
+def _drawn(part: Table, seed: int, shares: tuple[float, float]) -> tuple[Table, ...]:
+    """Three parts of each class at random; at least one image in each as long as there are.
+
+    A group is drawn as one, of the first class that has it.
+    """
+    labels, groups = part.labels.numpy(), part.rows["group"].to_numpy()
     places: tuple[list[int], ...] = ([], [], [])
-    labels = part.labels.numpy()
+    taken: dict[str, int] = {}
     for label in np.unique(labels).tolist():
         mine = np.random.default_rng([seed, label]).permutation(np.flatnonzero(labels == label))
         first = max(1, round(shares[0] * len(mine)))
         second = first + max(1, round(shares[1] * len(mine)))
-        for place, chosen in zip(places, np.split(mine, [first, second]), strict=True):
-            place.extend(chosen.tolist())
-    return tuple(part.select(sorted(chosen)) for chosen in places)
+        count = 0
+        for place in mine.tolist():
+            group, drawn = groups[place], 0 if count < first else 1 if count < second else 2
+            if group not in taken:
+                count += int((groups[mine] == group).sum()) if group else 1
+            if group:
+                drawn = taken.setdefault(group, drawn)
+            places[drawn].append(place)
+    found = [part.select(sorted(chosen)) for chosen in places]
+    # What was left out before is told of the first part alone.
+    return found[0], *(replace(each, gone=each.gone[:0]) for each in found[1:])
 
 
 # As a model sees them
@@ -245,15 +227,15 @@ class OwnImages:
     validation: Batch
     maps: int
     found: AutomaticMasks | None  # of these, where they are TokenCut's
-    drawn: Listing | None = None  # those to train on, where TokenCut makes their masks
+    drawn: Table | None = None  # those to train on, where TokenCut makes their masks
     looked: int = 0  # images in which it looked for them
 
 
-def read(part: Listing, view: View) -> Batch:
+def decoded(part: Table, view: View) -> Batch:
     return join(list(batches(part, view)))
 
 
-def batches(part: Listing, view: View) -> Iterator[Batch]:
+def batches(part: Table, view: View) -> Iterator[Batch]:
     """A part's images in its order, with masks where every image has one.
 
     Those that cannot be read are gone: one that is skipped now would shift all after it.
@@ -272,14 +254,14 @@ def training_images(
     masked, maps = int(shown.rows["mask"].notna().sum()), min(choices.validation_maps, len(shown))
     if annotated:
         view = replace(view, **options(choices.protocol, "View.mask"))
-    train = read(data.finetuning, _to_crop(view)) if annotated else None
+    train = decoded(data.finetuning, _to_crop(view)) if annotated else None
     if annotated and masked >= FEWEST_MAPS:
         halves = [shown.select(range(masked)), shown.select(range(masked, len(shown)))]
-        seen = [read(half, view) for half in halves if len(half)]
+        seen = [decoded(half, view) for half in halves if len(half)]
         kind = seen[0].masks.dtype
         validation = join([replace(each, masks=each.masks.to(kind)) for each in seen])
         return OwnImages(train, validation, min(maps, masked), None)
-    validation = read(shown, model.view)
+    validation = decoded(shown, model.view)
     say(f"TokenCut finds the objects of {maps} validation images")
     found = tokencut_masks(validation.select(range(maps)), device, choices.protocol)
     _need_objects(bool(found.kept.any()), maps, "validation")
@@ -290,7 +272,7 @@ def training_images(
 
 
 def _with_objects(
-    choices: OwnChoices, part: Listing, view: View, device: torch.device, say: Say
+    choices: OwnChoices, part: Table, view: View, device: torch.device, say: Say
 ) -> dict[str, Any]:
     """The first images of each class in which TokenCut finds an object: fields of `OwnImages`.
 
@@ -304,7 +286,7 @@ def _with_objects(
     while asked := [place for label in left for place in left[label][: missing[label]]]:
         left = {label: row[missing[label] :] for label, row in left.items()}
         looked += len(asked)
-        images = read(part.select(asked), view)
+        images = decoded(part.select(asked), view)
         found = tokencut_masks(images, device, choices.protocol)
         kept = found.kept.nonzero()[:, 0]
         found_in.append(replace(images, masks=found.refined).select(kept))

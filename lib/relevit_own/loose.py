@@ -6,42 +6,42 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-
-from relevit.data.pictures import READING, drawn_here, open_image, opened
-from relevit.models.spec import is_deep, white_of
-from relevit_own.folder import masks_beside, masks_in, pictures_in, stem_of
-from relevit_own.listing import natural
+from relevit.data.pictures import READING, drawn_here, opened
+from relevit_own.table import NOT_READ, masks_in, natural, pictures_in, stem_of
 
 
-def find_pictures(given: Sequence[Path], but: Path | None = None) -> dict[Path, str]:
-    """Each picture once, with its place in the folder that was given; of a file its name alone.
+def find_pictures(
+    given: Sequence[Path], but: Path | None = None
+) -> tuple[dict[Path, str], list[str]]:
+    """Each picture once, with its place in the folder that was given, of a file its name alone; and
+    what is no picture that is read, and why.
 
-    Folders are searched to any depth, in natural order, without masks (masks/ beside images/, or
-    x_mask.png beside x.jpg), without the folder `but`, to which earlier results were written, and
-    without what was drawn here.
+    Folders are searched to any depth, in natural order, without masks (masks/ beside images/),
+    without the folder `but`, to which earlier results were written, and without what was drawn
+    here.
     Raises: FileNotFoundError for what is missing; ValueError for a folder without pictures.
     """
     found: dict[str, tuple[Path, str]] = {}
+    others = []
     for one in given:
         if not one.exists():
             raise FileNotFoundError(f"the image {one} is missing; check its name")
-        names = sorted(pictures_in(one)[0], key=natural) if one.is_dir() else [""]
-        aside = set(masks_beside(one, names).values())
-        shown = [n for n in names if not n or not (one / n in aside or _is_none(one / n, but))]
+        names, unread = pictures_in(one) if one.is_dir() else ([""], [])
+        shown = [n for n in sorted(names, key=natural) if not n or not _is_none(one / n, but)]
         if not shown:
             but_these = " but masks, and what relevit wrote" if names else ""
             raise ValueError(f"the folder {one} has no pictures{but_these}; give another")
         for name in shown:
             found.setdefault(os.path.abspath(one / name), (one / name, name or one.name))
-    return dict(found.values())
+        others += [f"{name}: {NOT_READ}" for name in unread if not _written(one / name, but)]
+    return dict(found.values()), others
 
 
 def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path]:
     """The mask of each of the found pictures that has one.
 
     It is the PNG in the same place of the folder `masks`, or of masks/ beside the images/ that a
-    picture lies in, or x_mask.png beside x.jpg.
+    picture lies in.
     Raises: ValueError where none of the pictures has a mask in `masks`, or two have the same, and
     for what is no PNG.
     """
@@ -49,9 +49,11 @@ def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path
     taken: dict[Path, Path] = {}
     for path, name in found.items():
         place = _beside(path, "images", "masks") if masks is None else (masks, name)
-        folder, inside = place or (path.parent, path.name)
+        if place is None:
+            continue
+        folder, inside = place
         if folder not in there:
-            there[folder] = masks_in(folder) if place else masks_beside(folder, os.listdir(folder))
+            there[folder] = masks_in(folder)
         mask = there[folder].get(stem_of(inside.removeprefix("images/")))
         if mask is not None and taken.setdefault(mask, path) != path:
             raise ValueError(
@@ -67,26 +69,19 @@ def find_masks(found: Mapping[Path, str], masks: Path | None) -> dict[Path, Path
     return {path: mask for mask, path in taken.items()}
 
 
-def range_of(path: Path) -> int | None:
-    """What greys of more than 8 bits are scaled by in a picture alone; None of others.
-
-    The picture is decoded. Raises: as `open_image`.
-    """
-    open_image(path)  # a truncated file says so only when it is decoded
-    with opened(path) as found:
-        return white_of(int(np.max(found))) if is_deep(found) else None
-
-
 def _is_none(path: Path, but: Path | None) -> bool:
     """Whether a file is a mask, or was written here."""
-    written = but and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
-    if written or _beside(path, "masks", "images"):
+    if _written(path, but) or _beside(path, "masks", "images"):
         return True
     try:
         with opened(path) as image:
             return drawn_here(image)
     except READING:  # it is refused when it is looked at
         return False
+
+
+def _written(path: Path, but: Path | None) -> bool:
+    return but is not None and Path(os.path.abspath(path)).is_relative_to(os.path.abspath(but))
 
 
 def _beside(path: Path, folder: str, other: str) -> tuple[Path, str] | None:

@@ -25,8 +25,8 @@ from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import View
 from relevit_own.choices import OwnChoices
-from relevit_own.listing import Listing, same_form
 from relevit_own.outlines import MaskSource
+from relevit_own.table import Table, same_form
 
 RUN = "run.json"  # what a folder was made from
 SAID = "log.txt"  # what was said of it, and when
@@ -108,7 +108,7 @@ def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[
     known, names = made.values_of("choices"), tuple(made["classes"])
     weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
     model = open_model(known["own_model"], weights, **how, device=choose_device(device))
-    return scaled(model, made.get("white")), names
+    return model, names
 
 
 def _made(folder: Path) -> Kept:
@@ -135,7 +135,7 @@ def origin(weights: Path | None, network: nn.Module | None) -> str:
     return file_fingerprint(weights) if weights else ""
 
 
-def files_fingerprint(part: Listing) -> str:
+def files_fingerprint(part: Table) -> str:
     """Tells sets of files apart by name, label and content, that of their masks included."""
 
     def content(source: MaskSource | None) -> str:
@@ -146,14 +146,9 @@ def files_fingerprint(part: Listing) -> str:
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
-def scaled(model: OwnModel, white: int | None) -> OwnModel:
-    """The same model, which sees greys of more than 8 bits scaled by `white`."""
-    return replace(model, spec=replace(model.spec, view=replace(model.spec.view, white=white)))
-
-
 def with_mask_files(
-    part: Listing, masks: Bool[Tensor, "images 1 crop crop"], view: View, folder: Path
-) -> Listing:
+    part: Table, masks: Bool[Tensor, "images 1 crop crop"], view: View, folder: Path
+) -> Table:
     """A part with these masks of what a model sees, each a PNG of its whole picture's size.
 
     They lie in `folder`/<class>, or <part>/<class> in a set that has parts, as `--masks` reads
@@ -176,7 +171,7 @@ def with_mask_files(
     return replace(part, rows=part.rows.assign(mask=files))
 
 
-def mask_path(part: Listing, name: str, label: str) -> Path:
+def mask_path(part: Table, name: str, label: str) -> Path:
     """Where the mask of a picture lies in a folder of masks, whatever its id and class are."""
     above, *below = Path(name).with_suffix(".png").parts
     parts = [*Path(part.name).parts[1:], label, *([] if same_form(above) == label else [above])]

@@ -9,7 +9,7 @@ from relevit_own.audit import Audited
 from relevit_own.images import TOKENCUT
 from relevit_own.reports.page import audit_parts, write_page
 
-PAGE, FACTS, ROWS = "index.html", "audit.json", "rows.csv"
+PAGE, FACTS, ROWS, FILES = "index.html", "audit.json", "rows.csv", "ledger.csv"
 
 
 def need_free(out: Path) -> None:
@@ -39,7 +39,8 @@ def write_audit(found: Audited, out: Path) -> Path:
         parts=audit_parts({audit.model: found}),
         texts=[f"{audit.images} images of {audit.data}; masks: {masks}."],
         notes=audit.notes,
-        files=[FACTS, ROWS],
+        files=[FACTS, ROWS, FILES],
     )
+    write_atomically(out / FILES, found.ledger.files.to_csv(index=False))
     write_atomically(out / FACTS, audit.model_dump_json(indent=1) + "\n")
     return page

@@ -6,16 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import torch
 from matplotlib.figure import Figure
 from PIL import Image
 
+from relevit.base.files import write_atomically
 from relevit.choices.words import Corrupted
 from relevit.data.pictures import mark
-from relevit_own.check import apart, examine_parts, lines, need_usable, samples
-from relevit_own.folder import read_splits
-from relevit_own.listing import Listing
+from relevit_own.check import examine, ledger, lines, need_usable, samples
+from relevit_own.table import Table, read_table
 from reproduction.plots.images import DIMMED, Tile, shortened, tile_grid
 from reproduction.plots.style import readable
 
@@ -33,40 +32,30 @@ def check_data(
     say: Callable[..., object] = lambda *lines: None,
 ) -> None:
     """Say what is in a data set; draw samples to the file `picture`, and write to the CSV `listed`
-    all that is refused or left out.
+    what each file is used for, or why not (`Ledger`).
 
-    Raises: as `read_splits` and `need_usable`; ValueError for a file to write that is of the data.
+    Raises: as `read_table` and `need_usable`; ValueError for a file to write that is of the data.
     """
-    parts = read_splits(data, masks, images=images)
-    images_of = [path for part in parts.values() for path in part.images]
-    there = {path.resolve() for path in (data, *images_of)}
+    table = read_table(data, masks, images=images)
+    there = {path.resolve() for path in (data, *table.images)}
     for name, path in {"picture": picture, "list": listed}.items():
         if path and path.resolve() in there:
             raise ValueError(f"check: {path} is of the data; give another file for --{name}")
-    found = examine_parts(parts, corrupted=corrupted)
-    for name, findings in found.items():
-        say(*([f"{name}:"] if len(found) > 1 else []), *lines(findings))
+    found = examine(table, corrupted=corrupted)
+    say(*lines(found))
     if listed:
         listed.parent.mkdir(parents=True, exist_ok=True)
-        named = pd.concat({name: findings.named() for name, findings in found.items()})
-        named.droplevel(1).rename_axis("part").to_csv(listed)
+        write_atomically(listed, ledger(found).files.to_csv(index=False))
         say(f"written: {listed}")
-    for findings in found.values():
-        need_usable(findings)
-    _, twice = apart({name: findings.listing for name, findings in found.items()})
-    for name, copies in twice.items():
-        if copies:
-            say(f"{len(copies)} of {name} are in another part, too, such as {next(iter(copies))}")
+    need_usable(found)
     if picture:
         kind = picture.suffix.lower().removeprefix(".").replace("jpg", "jpeg")
         picture.parent.mkdir(parents=True, exist_ok=True)
-        sample_grid(next(iter(found.values())).listing).savefig(
-            picture, bbox_inches="tight", dpi=160, **mark(kind)
-        )
+        sample_grid(found.table).savefig(picture, bbox_inches="tight", dpi=160, **mark(kind))
         say(f"written: {picture}")
 
 
-def sample_grid(listing: Listing, seed: int = 0) -> Figure:
+def sample_grid(listing: Table, seed: int = 0) -> Figure:
     """Whole images of a folder drawn by the seed, under their classes and names.
 
     Where they have masks, objects are outlined, and stand below their image without the rest.

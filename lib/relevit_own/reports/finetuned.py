@@ -16,6 +16,7 @@ from relevit_own.audit import Audited
 from relevit_own.choices import OwnChoices
 from relevit_own.finetune import (
     ABOUT,
+    LEDGER,
     NAMES,
     ORIGINAL,
     SWAPPED,
@@ -44,8 +45,6 @@ def write_report(result: OwnResult) -> Path:
     if result.audits:
         notes += result.audits[ORIGINAL].audit.notes
     facts = {"classes": len(run.data.classes), "images": len(run.data.finetuning)}
-    if run.data.train.white:
-        facts["white in greys of more than 8 bits"] = run.data.train.white
     settings = run.settings[run.cure].model_copy(update={"lr": result.lr}).identity
     write_card(run.out / CARD, run.model, ABOUT[run.cure], settings, facts, table, result.weights)
     lean = Part("How much it leans on the background", [NO_AUDIT])
@@ -55,7 +54,8 @@ def write_report(result: OwnResult) -> Path:
         title=f"{run.model.spec.name} on {run.data.train.name}",
         finding=finding(run, result.changes) + leaned(run, result.audits),
         parts=[_images(run), _answers(result, table), *parts, _maps(result), *_made(result)],
-        notes=notes,
+        notes=list(dict.fromkeys(notes)),  # the audit's are of the same files
+        files=[LEDGER],
     )
 
 

@@ -21,7 +21,7 @@ from relevit_own import audit as own_audit
 from relevit_own import images as own_images
 from relevit_own.audit import Audit, audit_folder, head_places, sentence
 from relevit_own.choices import OwnChoices
-from relevit_own.folder import read_data
+from relevit_own.table import read_table
 from unit.evaluate.test_lean import SIDE, Reader, scenes
 
 ROOT = Path(__file__).parents[3]
@@ -99,7 +99,9 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
         file.unlink()
     how = (Turned("background"), data, ("CAT", "Ant", "bat"))
     found = audited(*how)
-    assert found.audit.images == 55 and "5 of 60 images have no mask" in found.audit.notes[0]
+    assert (
+        found.audit.images == 55 and "5 of 60 files are left out: no mask" in found.audit.notes[0]
+    )
     assert {row.name: row.images for row in found.audit.classes} == {
         "ant": 15,
         "bat": 20,
@@ -111,8 +113,10 @@ def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):
     assert audited(*how, looked_at=20).audit.images == 20
     (data / "images" / "bat" / "1.png").write_bytes(b"no picture")
     skipping = audited(*how, corrupted="skip").audit
-    told = "1 of 60 images are left out, bat/1.png the first (no picture that Pillow knows)"
-    assert skipping.images == 54 and skipping.notes[0] == told
+    told = "1 of 60 files are left out: no picture that Pillow knows; 1 of 20 bat; bat/1.png"
+    assert skipping.images == 54 and skipping.notes[0].startswith(told)
+    assert len(skipping.files["left_out"]) == 6
+    assert skipping.files["used"] == {"all": {"ant": 15, "bat": 19, "cat": 20}}
 
 
 def test_what_is_told_best_and_noted():
@@ -216,9 +220,9 @@ def test_masks_that_cover_all_are_refused(tmp_path):
 
 
 def test_of_many_classes_some_are_drawn_with_several_images_each(data):
-    part = own_images.sample_evenly(read_data(data), 8, 0)
+    part = own_images.sample_evenly(read_table(data), 8, 0)
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
-    every = own_images.sample_evenly(read_data(data), 30, 0)
+    every = own_images.sample_evenly(read_table(data), 30, 0)
     assert np.bincount(every.labels).tolist() == [10, 10, 10]
 
 

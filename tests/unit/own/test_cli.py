@@ -147,7 +147,7 @@ def test_an_audit_ends_in_a_page_and_a_verdict(images, capsys):
     given += ["--data", str(images / "data"), "--most", "80", "--out", str(out)]
     assert main([*given, "--fail-over", "100"]) == 0
     said = capsys.readouterr().out
-    assert " s: 80 images in 7 ways each\n" in said and "(on drawings): leans. With" in said
+    assert "80 images, each in 7 ways\n" in said and "(on drawings): leans. With" in said
     found = Audit.model_validate_json((out / "audit.json").read_text())
     assert found.images == 80 and found.masks == "annotated" and len(found.classes) == 20
     page = (out / "index.html").read_text()

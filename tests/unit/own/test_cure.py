@@ -10,8 +10,7 @@ from PIL import Image
 from relevit.data.batch import Batch
 from relevit_own.choices import OwnChoices
 from relevit_own.finetune import cure_settings, taken_cure
-from relevit_own.folder import read_splits
-from relevit_own.listing import Listing
+from relevit_own.table import Table, read_table
 
 SIDE = 32
 SHAPES = {
@@ -42,7 +41,7 @@ def test_each_cure_is_what_it_is_named_for(cure, relevance, augmentation):
     assert cure_settings(seams, cure)["augmentation"] == augmentation.replace("swap", "swap_seams")
 
 
-def drawn(folder, shapes) -> tuple[Batch, Listing]:
+def drawn(folder, shapes) -> tuple[Batch, Table]:
     """Images with masks of these SHAPES, in memory and on disk."""
     masks = []
     for place, shape in enumerate(shapes):
@@ -53,7 +52,7 @@ def drawn(folder, shapes) -> tuple[Batch, Listing]:
             file = folder / kind / "cat" / f"{place}.png"
             Image.fromarray(picture.astype(np.uint8)).save(file)
     images = torch.zeros(len(shapes), 3, SIDE, SIDE, dtype=torch.uint8)
-    part = next(iter(read_splits(folder, least_classes=1).values()))
+    part = read_table(folder, least_classes=1)
     return Batch(images, torch.stack(masks)[:, None], torch.zeros(len(shapes)).long()), part
 
 

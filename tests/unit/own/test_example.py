@@ -10,7 +10,7 @@ import pytest
 
 from habitats.homes import habitats
 from relevit_own.example import write_example
-from relevit_own.folder import read_data
+from relevit_own.table import read_table
 
 OPTIONS = {"per_class": 2, "sets": ("a", "only_background"), "size": 16}
 
@@ -24,14 +24,14 @@ def sums(folder):
 
 def test_example_is_read_with_its_masks_and_has_the_same_bytes_again(tmp_path):
     assert write_example(tmp_path / "x", **OPTIONS) == tmp_path / "x"
-    found = read_data(tmp_path / "x" / "data")
+    found = read_table(tmp_path / "x" / "data")
     assert len(found) == 80 and found.has_masks
     world = habitats()
     assert found.classes == tuple(sorted(world.classes))
     label = world.classes.index(found.classes[0])
     drawn = world.draw("finetune", [label + 40], size=16)
     assert np.array_equal(found.mask(1), drawn.masks[0, 0].numpy())
-    shifted = read_data(tmp_path / "x" / "a")
+    shifted = read_table(tmp_path / "x" / "a")
     assert len(shifted) == 80 and shifted.classes == found.classes and not shifted.has_masks
     first = sums(tmp_path / "x")
     assert len(first) == 80 * 4

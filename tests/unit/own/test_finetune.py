@@ -14,7 +14,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -31,9 +30,8 @@ from relevit_own import run_folder as own_folder
 from relevit_own.choices import OwnChoices
 from relevit_own.example import on_example, write_example
 from relevit_own.finetune import NAMES, ORIGINAL
-from relevit_own.folder import read_splits
 from relevit_own.images import HELD_OUT, divide
-from relevit_own.listing import Listing
+from relevit_own.table import GONE, Table, read_table
 
 WITH, WITHOUT = NAMES["relevance"], NAMES["label"]
 SMALL = {
@@ -232,7 +230,7 @@ def test_without_masks_tokencut_makes_them(example, choices, tmp_path, monkeypat
     share = run.images.train.masks.float().mean(dim=(1, 2, 3))
     assert bool(((share > 0) & (share < 1)).all()) and len(share) == len(run.data.finetuning)
     assert run.images.found is not None and len(run.images.found) == run.images.maps
-    again = read_splits(data, run.out / "masks")["all"]
+    again = read_table(data, run.out / "masks")
     found = {path: mask for path, mask in zip(again.images, again.masks, strict=True) if mask}
     assert found == dict(zip(run.data.finetuning.images, run.data.finetuning.masks, strict=True))
 
@@ -279,7 +277,7 @@ def test_other_images_are_looked_at_where_there_is_no_object(
     ],
 )
 def test_no_mask_lies_outside_of_its_folder(name, label, inside):
-    part = Listing("birds", (label,), pd.DataFrame())
+    part = Table("birds", (label,), pd.DataFrame(), pd.DataFrame(columns=GONE))
     assert own_folder.mask_path(part, name, label) == Path(inside)
 
 
@@ -292,12 +290,12 @@ def test_masks_of_what_a_model_sees_lie_in_the_whole_picture(tmp_path, view, siz
         path = tmp_path / "set" / "train" / name
         path.parent.mkdir(parents=True)
         Image.new("RGB", size, (len(name), 0, 0)).save(path)
-    part = read_splits(tmp_path / "set")["train"]
+    part = read_table(tmp_path / "set").of("train")
     found = own_folder.with_mask_files(part, shapes[:, None], view, tmp_path / "masks")
     assert found.masks == tuple(
         tmp_path / "masks" / "train" / name for name in ("cat/a.b.png", "dog/far/1.png")
     )
-    assert read_splits(tmp_path / "set", tmp_path / "masks")["train"].masks == found.masks
+    assert read_table(tmp_path / "set", tmp_path / "masks").of("train").masks == found.masks
     for place, shape in enumerate(shapes):
         seen = view.mask(found.mask(place))[0]
         assert (seen & shape).sum() > 0.9 * (seen | shape).sum()
@@ -351,25 +349,6 @@ def test_parts_of_a_folder_are_taken_as_they_are(example, choices, tmp_path):
     shutil.rmtree(tmp_path / "val")
     data = divide(but(choices, data=str(tmp_path)))
     assert (len(data.train), len(data.validation), len(data.test[HELD_OUT])) == (40, 40, 40)
-
-
-def test_all_sets_are_scaled_by_the_range_of_the_data(choices, tmp_path):
-    """12 bits in files of 16; a set to test with may have a smaller range and no larger one."""
-    for folder, most in {"data": 4000, "dim": 900, "deep": 9000}.items():
-        for label in ("ant", "bee"):
-            for seed in range(5):
-                path = tmp_path / folder / label / f"{seed}.png"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                random = np.random.default_rng([seed, len(label) + most, label == "ant"])
-                greys = random.integers(0, most, (40, 40), dtype=np.uint16)
-                Image.fromarray(greys).save(path)
-    asked = but(choices, data=str(tmp_path / "data"), head_classes=[])
-    data = divide(but(asked, shifted=[str(tmp_path / "dim")]))
-    parts = (data.train, data.finetuning, data.validation, *data.test.values())
-    assert {part.white for part in parts} == {4095}
-    assert own_folder.scaled(your_own.open_model("tiny"), 4095).view.white == 4095
-    with pytest.raises(ValueError, match=r"'deep' has greys of 0 to 16383, .* of 0 to 4095; a mod"):
-        divide(but(asked, shifted=[str(tmp_path / "deep")]))
 
 
 @pytest.mark.slow
@@ -446,11 +425,14 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
 def test_images_that_are_left_out_are_told_of_each_set(example, choices, tmp_path):
     sets = [shutil.copytree(example / name, tmp_path / name) for name in ("data", "a")]
     for folder in sets:
-        next(folder.rglob("*.jpg")).write_bytes(b"no picture")
+        min(folder.rglob("*.jpg")).write_bytes(b"no picture")
     data, shifted = map(str, sets)
-    notes = divide(but(choices, data=data, shifted=[shifted], corrupted="skip")).notes
-    assert re.match(r"1 of \d+ images are left out, .*\.jpg the first \(no picture", notes[0])
-    assert re.match(r"a: 1 of \d+ images are left out, .*\.jpg the first \(no picture", notes[1])
+    asked = but(choices, data=data, shifted=[shifted], corrupted="skip")
+    notes = divide(asked).notes
+    assert re.match(r"2 of \d+ files are left out: no picture that Pillow knows; ", notes[0])
+    shutil.copy(max((sets[0] / "images" / "ant").iterdir()), sets[1] / "ant" / "same.jpg")
+    files = divide(asked).ledger.files.set_index("file")
+    assert files.loc["a/ant/same.jpg", "why"].startswith("a copy of another: ")
 
 
 @pytest.mark.parametrize("changed", ["images", "masks"])

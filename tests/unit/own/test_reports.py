@@ -12,10 +12,10 @@ from PIL import Image
 from relevit_own.audit import Mean
 from relevit_own.choices import OwnChoices
 from relevit_own.cli import main
-from relevit_own.listing import COLUMNS, Listing
 from relevit_own.reports.checked import sample_grid
 from relevit_own.reports.finetuned import command, leaned
 from relevit_own.reports.page import gaps_in_words
+from relevit_own.table import COLUMNS, GONE, Table
 from reproduction.plots.images import shortened
 
 MANY = {
@@ -25,7 +25,6 @@ MANY = {
     "own_weights": "mine.safetensors",
     "own_options": {"img_size": 224, "init_values": 1e-5},
     "shifted": ["night", "$5 rain"],
-    "object_values": [1, 2],
     "new_head": True,
     "head_classes": ["no", "01", "ä, b"],
     "rates": [2e-6],
@@ -101,9 +100,9 @@ def test_samples_have_their_names_and_their_whole_picture(tmp_path, masked):
     mask[:, 40:] = True
     Image.fromarray(mask).save(tmp_path / "mask.png")
     masks = (tmp_path / "mask.png" if masked else None,)
-    rows = pd.DataFrame([(name, tmp_path / name, "$a", masks[0], None)], columns=COLUMNS)
-    listing = Listing("x", ("$a", "b"), rows)
-    above, *below = sample_grid(listing).axes
+    rows = pd.DataFrame([(name, tmp_path / name, "$a", masks[0], None, "")], columns=COLUMNS)
+    table = Table("x", ("$a", "b"), rows, pd.DataFrame(columns=GONE))
+    above, *below = sample_grid(table).axes
     assert above.get_title() == f"$a\n{shortened(name, 30)}"
     assert not above.title.get_parse_math() and len(above.collections) == masked
     assert above.images[0].get_array().shape == (20, 60, 3) and len(below) == masked
