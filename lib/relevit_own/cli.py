@@ -191,6 +191,7 @@ def audit(
     own_options: Options = (),
     looked_at: Annotated[int, Parameter("--most")] = 300,
     seed: int = 0,
+    prompt: str = "a photo of a {}.",
     fail_over: float = INF,
     images_folder: ImagesFolder = None,
     skip: Skip = False,
@@ -210,20 +211,27 @@ def audit(
     Args:
         looked_at: images at most, drawn by the seed
         seed: of images and backgrounds
+        prompt: of CLIP: what is asked for a class, whose name stands in place of {}
         fail_over: exit code 1 where the background gap is larger than so many points
     """
     door.need_there("audit", data=data, images=images_folder)
     door.need_masks("audit", masks)
     door.need_model("audit", own_model, own_weights, device)
     choices = _choices("audit", locals())
-    names = _names("audit", names)
+    names, clip = _names("audit", names), door.is_clip(own_model)
+    if "{}" not in prompt:
+        raise ValueError(f"audit: --prompt {prompt!r} has no {{}}, where a class's name goes")
     with loading():
         from relevit_own.audit import audit_folder
         from relevit_own.reports.audited import need_free, write_audit
+        from relevit_own.table import read_table
     need_free(out)
-    subject = _subject(own_model, own_weights, choices.own_options, names, device)
+    if clip and not names:
+        names = read_table(Path(data), images=images_folder and Path(images_folder)).classes
+    subject = _subject(own_model, own_weights, choices.own_options, names, device, prompt)
     tell, _ = _progress(quiet)
-    found = audit_folder(subject.name, subject.model, subject.classes, choices, tell)
+    named = f"{subject.name}, {prompt!r}" if clip else subject.name
+    found = audit_folder(named, subject.model, subject.classes, choices, tell)
     page = write_audit(found, out)
     say(found.audit.sentence, f"page: {page}")
     return int(found.audit.gap_pts.value > fail_over)
@@ -338,9 +346,10 @@ def explain(
     door.need_there("explain", masks=masks)
     methods = [name.strip() for name in method.split(",")]
     door.need_methods("explain", methods)
-    name = own_model or (door.CLIP if text else FIRST)
+    name = own_model or FIRST
+    door.need_texts(name, text)
     door.need_model("explain", name, own_weights, device)
-    names, options = _names("explain", names), _pairs("explain", own_options)
+    names, options = text or _names("explain", names), _pairs("explain", own_options)
     if target is not None and top is not None:
         raise ValueError("explain: --target is one class, --top asks for the likeliest; give one")
     out = output or _unnamed(images)
@@ -356,7 +365,7 @@ def explain(
             f"it is not sure of {off:.0f} % of the drawings of them that it answers rightly, and "
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
-    subject = _subject(name, own_weights, options, names, device, text)
+    subject = _subject(name, own_weights, options, names, device)
     explain_pictures(work, subject, target=target, top=top or len(text) or 1, say=say)
     shown = [f"left out: {reason}" for reason in work.left_out[:MOST_LEFT_OUT]]
     more = len(work.left_out) - MOST_LEFT_OUT
@@ -535,11 +544,19 @@ def _subject(
     options: dict[str, Any],
     names: Sequence[str],
     device: str,
-    texts: Sequence[str] = (),
+    prompt: str = "{}",
 ) -> Subject:
-    """A model by name, or that of a run, with the names of its classes."""
+    """A model by name, or that of a run, with the names of its classes; of CLIP these are asked."""
     from relevit_own.explained import Subject, class_names
 
+    if door.is_clip(name):
+        if options:
+            raise ValueError(f"{name} is CLIP as it is; leave --model-options out")
+        from relevit_own.texts import open_clip, prompts
+
+        folder = weights or (name if os.path.isdir(name) else None)
+        asked = prompts(names, prompt)
+        return Subject(name, open_clip(folder and Path(folder), asked, device), names)
     if Path(name).is_dir():
         if weights or options or names:
             raise ValueError(

@@ -6,18 +6,20 @@ What these let through is looked at again, more closely, by whoever uses it.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
+from relevit.base.errors import PACKAGES, need_packages
+
 TOKENCUT = "tokencut"  # in place of masks
-CLIP = "clip-b32"
 PLAIN = {("check", "data"), ("explain", "image"), ("judge", "method")}  # typed without an option
 
 
@@ -57,12 +59,14 @@ def need_methods(command: str, methods: Iterable[str]) -> None:
 def need_model(command: str, name: str, weights: str | None, device: str) -> None:
     """Raise ValueError for a model's name that nobody knows, with those like it; FileNotFoundError
     for weights that are missing; ConnectionError where they are on a hub that does not answer."""
-    from relevit.choices.words import MORE_MODELS, AnyModelName, HubName
+    from relevit.choices.words import CLIP, CLIP_ON_HUB, MORE_MODELS, AnyModelName, HubName
 
     need_device(command, device)
     need_there(command, weights=weights)
     suite = {*get_args(AnyModelName), *get_args(HubName), *MORE_MODELS}
     place, _, inside = name.rpartition(":")
+    if is_clip(name):
+        need_packages(command, "text", *PACKAGES)
     if os.path.isdir(name) or name in suite or (place.startswith("local") and inside):
         return
     if not place and name != CLIP and not in_timm(name):
@@ -73,7 +77,31 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
     if not weights:
         from relevit.base.hub import need_hub
 
-        need_hub(f"{command}: --model {name}", inside if place else f"timm/{name}")
+        repository = CLIP_ON_HUB if name == CLIP else inside if place else f"timm/{name}"
+        need_hub(f"{command}: --model {name}", repository)
+
+
+def is_clip(name: str) -> bool:
+    """Whether a model is asked about texts: CLIP by name, or a folder as transformers has it."""
+    from relevit.choices.words import CLIP
+
+    config = Path(name, "config.json")
+    try:
+        return name == CLIP or json.loads(config.read_text("utf-8"))["model_type"] == "clip"
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def need_texts(name: str, texts: Sequence[str]) -> None:
+    """Raise ValueError for CLIP without texts, and for texts without CLIP."""
+    if is_clip(name) and not texts:
+        raise ValueError(
+            f'explain: {name} is asked about texts; give some, such as --text "a bus" "a bicycle"'
+        )
+    if texts and not is_clip(name):
+        raise ValueError(
+            f"explain: --text is for CLIP, and {name} is none; leave it out, or take clip-b32"
+        )
 
 
 def _like(name: str, known: Iterable[str]) -> str:

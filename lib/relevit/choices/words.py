@@ -107,6 +107,9 @@ DataName = one_of(OWN_DATA, READERS)
 Preprocessing = Literal["published", "timm"]
 Corrupted = Literal["error", "skip"]
 
+# CLIP by name, and on the hub (Beyond Intuition Sec. 4.2).
+CLIP, CLIP_ON_HUB = "clip-b32", "openai/clip-vit-base-patch32"
+
 # Models of the embedded benchmark.
 MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 ModelName = Literal["dinov2-s", "dinov2-s8", "tiny", "tiny-mae", MiniName]
