@@ -153,8 +153,8 @@ class Ledger:
             rows = used[used["group"] == near[0]].drop_duplicates("class")
             pair = " and ".join(f"{_short(r.file)} ({r[2]})" for r in rows.head(2).itertuples())
             yield (
-                f"{len(near)} photographs are under two classes, each time a near copy of another: "
-                f"{pair} the first; take one out"
+                f"photographs under two classes, as near copies: {len(near)}; {pair} the first; "
+                "take one out"
             )
 
     def _alike(self) -> Iterable[str]:

@@ -377,45 +377,55 @@ def judge(
     method: str | None = None,
     /,
     *,
-    cure: Annotated[list[str] | None, Parameter(consume_multiple=(0, 1))] = None,
-    task: Path | None = None,
     out: Path | None = None,
     quick: bool = False,
     device: Device = "auto",
 ) -> None:
-    """Hold an attribution method, or a cure, against fixed tests.
+    """Hold an attribution method against fixed tests.
 
     relevit judge
     relevit judge my_method.py:explain --quick
     relevit judge my_method.py:explain --out mine.json
-    relevit judge --cure my_cure.py:train --out mine.json
 
     Alone it prints the table of those that were judged, and how to add a row. A
     method is a function (model, images, target) -> maps, or a class of captum's.
-    A cure is a function (model, spec, batch, seed) -> model.
 
     Args:
         method: FILE.py:NAME, or a method's name
-        cure: a cure instead: FILE.py:NAME, or label, relevance, swap
-        task: of cures: another task's YAML
         out: JSON of all that came out
         quick: few scenes, to try it: no row
     """
     if out and out.suffix != ".json":
         raise ValueError(f"judge: {out} is no JSON file; give one, such as mine.json")
-    for given in (method, *(cure or ())):
-        door.need_there("judge", method=(given or "").rpartition(":")[0])
-    door.need_there("judge", task=task)
+    door.need_there("judge", method=(method or "").rpartition(":")[0])
     door.need_device("judge", device)
-    if cure is not None and (quick or method):
-        but = "--quick" if quick else repr(method)
-        raise ValueError(f"judge: {but} is for attribution methods; leave it out beside --cure")
     with loading():
-        from relevit_own import judging
-    if cure is None:
-        judging.judge_method(method, out, quick=quick, device=device, say=say)
-    else:
-        judging.judge_cure("".join(cure), task, out, device=device, say=say)
+        from relevit.base.device import choose_device
+        from relevit.base.files import write_atomically
+        from reproduction.measures import judge as tests
+        from reproduction.measures import judged
+    records = judged.read_records(judged.kept_in())
+    if method is None:
+        for model in tests.MODELS:
+            say(f"{model}:", judged.in_words(records, model) if records else judged.NO_TABLE, "")
+        say(judged.HOW.rstrip())
+        return
+    if method not in tests.MARKS:
+        judged.read_method(method)  # before any work
+    count = tests.QUICK if quick else tests.SCENES
+    tasks = tests.open_tasks(count, device=choose_device(device))
+    name = out.stem if out else method.rpartition(":")[2]
+    record = judged.judge(method, name, tasks, say)
+    others = [each for each in records if judged.comparable(each, record)]
+    others = others or [judged.judge(mark, mark, tasks) for mark in tests.MARKS]
+    beside = [record, *(each for each in others if each["method"] != name)]
+    for model, empty in record["empty"].items():
+        note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
+        say(f"{model}{note}:", judged.in_words(beside, model), "")
+    if out:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out, judged.as_json(record))
+        say(f"written: {out}")
 
 
 # The machine, and the papers' data sets

@@ -29,7 +29,13 @@ from relevit.models.spec import Mask
 ON_THEIR_SIDE = range(5, 9)  # EXIF orientations that swap width and height
 NAMED = 6  # values that an error names
 AT_ONCE = 50  # pictures whose outlines are in memory together
-SPLITS = {"train": "train", "val": "validation", "valid": "validation", "test": "test"}
+SPLITS = {
+    "train": "train",
+    "val": "validation",
+    "valid": "validation",
+    "validation": "validation",
+    "test": "test",
+}
 MaskSource = Path | bytes  # a PNG file, or what would be in one
 PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")  # that YOLO and VOC have
 SAVE = "save it in grey, 255 on the object and 0 elsewhere (docs/your_own.md shows how)"

@@ -33,12 +33,11 @@ from relevit.base.errors import one_line
 from relevit.data.image_set import ImageSet, picture_set
 from relevit.data.pictures import open_image
 from relevit.models.spec import Mask, View
-from relevit_own.outlines import MaskSource, fitting_mask, is_outlines, read_outlines
+from relevit_own.outlines import SPLITS, MaskSource, fitting_mask, is_outlines, read_outlines
 
 # `id` is a picture's name for people and files, `mask` where its object's mask comes from.
 COLUMNS = ["id", "image", "label", "mask", "split", "group"]
 GONE = ["id", "label", "split", "why"]
-SPLITS = {"train": "train", "val": "validation", "validation": "validation", "test": "test"}
 ENDINGS = (*IMG_EXTENSIONS, ".gif")
 KINDS = "a folder of class folders, a .csv, or outlines of COCO (.json), YOLO (.yaml) or VOC"
 TABLE = "list the pictures in a .csv with the columns image, label and mask (docs/your_own.md)"

@@ -73,7 +73,7 @@ AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "gr
 CURES: Added = {}
 Augmentation = one_of(AUGMENTATIONS, CURES)
 
-# Variants of the method; what each changes: `reproduction.runs.table`.
+# Variants of the method; what each changes: `reproduction.runs.grids`.
 Variant = Literal[
     "full",
     "no_background",

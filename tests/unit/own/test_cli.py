@@ -189,8 +189,6 @@ WRONG = {
     f"{TUNE} DATA --shifted nowhere": "finetune: --shifted nowhere is missing",
     "explain nowhere.jpg": "explain: nowhere.jpg is missing",
     "judge nowhere.py:explain": "judge: nowhere.py is missing",
-    "judge --cure nowhere.py:train": "judge: nowhere.py is missing",
-    "judge --task nowhere --cure label": "judge: --task nowhere is missing",
     "judge gae --out mine.txt": "mine.txt is no JSON file",
     # names
     "explain PIC --model vit_base_patch16_244": "is unknown, nearest are vit_base_patch16_224",
@@ -210,7 +208,7 @@ WRONG = {
     f"{AUDIT} DATA --most 2": "--most = 2 (int)",
     f"{AUDIT} DATA --model-options img_size": "'img_size' is no key=value",
     "doctor --deep": "are of a folder of sets; give it",
-    "judge gae --cure label": "'gae' is for attribution methods; leave it out beside --cure",
+    "judge gae --cure label": "Unknown option: --cure",
 }
 # What only the model or the images tell, once they are opened.
 WRONG_LATER = {
