@@ -93,10 +93,11 @@ def is_clip(name: str) -> bool:
 
 
 def need_texts(name: str, texts: Sequence[str]) -> None:
-    """Raise ValueError for CLIP without texts, and for texts without CLIP."""
-    if is_clip(name) and not texts:
+    """Raise ValueError for CLIP with fewer than two, whose logit is no probability, and for texts
+    without CLIP."""
+    if is_clip(name) and len(texts) < 2:
         raise ValueError(
-            f'explain: {name} is asked about texts; give some, such as --text "a bus" "a bicycle"'
+            f"explain: {name} compares texts; give two or more, such as --text 'a bus' 'a bicycle'"
         )
     if texts and not is_clip(name):
         raise ValueError(
