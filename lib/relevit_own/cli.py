@@ -55,18 +55,6 @@ Skip = Annotated[bool, Parameter("--skip-unreadable", help="leave out images tha
 Weights = Annotated[
     str | None, Parameter("--weights", help="file of its weights; else timm fetches them")
 ]
-# How fields of OwnChoices are typed, where not by their own names.
-FLAGS = {
-    "own_model": "--model",
-    "own_weights": "--weights",
-    "own_options": "--model-options",
-    "images_folder": "--images",
-    "corrupted": "--skip-unreadable",
-    "looked_at": "--most",
-    "rates": "--rate",
-    "trained_blocks": "--blocks",
-}
-
 WELCOME = """Where does a Vision Transformer look?
 Can looking at the right thing make it better?
 
@@ -96,7 +84,6 @@ def main(arguments: list[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     # A shell leaves the ~ of --out=~/run as it is, and Windows every one.
     home = partial(re.sub, r"(^|=)~(?=$|[/\\])", lambda m: m[1] + os.path.expanduser("~"))
-    code: int
     try:
         with full_disk_said(Path.cwd() / "."):
             code = app([home(word) for word in given]) or 0
@@ -148,15 +135,10 @@ def example(folder: Path, /, *, images: int = 8) -> None:
 
 @app.command
 def check(
-    data: Data,
-    /,
-    *,
-    masks: str | None = None,
-    images_folder: ImagesFolder = None,
-    picture: Path | None = None,
-    listed: Annotated[Path | None, Parameter("--list")] = None,
+    data: Data, /, *, masks: str | None = None, images_folder: ImagesFolder = None,
+    picture: Path | None = None, listed: Annotated[Path | None, Parameter("--list")] = None,
     skip: Skip = False,
-) -> None:
+) -> None:  # fmt: skip
     """Say what is in a folder of images and masks.
 
     relevit check my_images
@@ -181,23 +163,12 @@ def check(
 
 @app.command
 def audit(
-    *,
-    own_model: Model,
-    data: Data,
-    out: Out,
-    masks: Masks = None,
-    names: Names = None,
-    own_weights: Weights = None,
-    own_options: Options = (),
-    looked_at: Annotated[int, Parameter("--most")] = 300,
-    seed: int = 0,
-    prompt: str = "a photo of a {}.",
-    fail_over: float = INF,
-    images_folder: ImagesFolder = None,
-    skip: Skip = False,
-    device: Device = "auto",
-    quiet: Quiet = False,
-) -> int:
+    *, own_model: Model, data: Data, out: Out, masks: Masks = None, names: Names = None,
+    own_weights: Weights = None, own_options: Options = (),
+    looked_at: Annotated[int, Parameter("--most")] = 300, seed: int = 0,
+    prompt: str = "a photo of a {}.", fail_over: float = INF, images_folder: ImagesFolder = None,
+    skip: Skip = False, device: Device = "auto", quiet: Quiet = False,
+) -> int:  # fmt: skip
     """Say how much your ViT leans on the background.
 
     relevit audit --model vit_base_patch16_224 --data my_images --out audit
@@ -239,25 +210,14 @@ def audit(
 
 @app.command
 def finetune(
-    *,
-    own_model: Model,
-    data: Data,
-    out: Out,
-    masks: Masks = None,
-    own_weights: Weights = None,
-    own_options: Options = (),
-    new_head: bool = False,
-    shifted: list[str] = (),
-    cure: str | None = None,
-    against: str | None = None,
+    *, own_model: Model, data: Data, out: Out, masks: Masks = None, own_weights: Weights = None,
+    own_options: Options = (), new_head: bool = False, shifted: list[str] = (),
+    cure: str | None = None, against: str | None = None,
     trained_blocks: Annotated[int | None, Parameter("--blocks")] = None,
     rates: Annotated[list[float], Parameter("--rate")] = (),
-    settings: Annotated[list[str], Parameter("--set")] = (),
-    images_folder: ImagesFolder = None,
-    skip: Skip = False,
-    device: Device = "auto",
-    quiet: Quiet = False,
-) -> None:
+    settings: Annotated[list[str], Parameter("--set")] = (), images_folder: ImagesFolder = None,
+    skip: Skip = False, device: Device = "auto", quiet: Quiet = False,
+) -> None:  # fmt: skip
     """Finetune your ViT so that it relies on the object, and test it beside a control.
 
     relevit finetune --model vit_base_patch16_224 --data my_images --out run
@@ -301,25 +261,12 @@ def finetune(
 
 @app.command
 def explain(
-    images: list[Path],
-    /,
-    *,
-    own_model: Annotated[
-        str | None, Parameter("--model", help="a timm name, a suite's name, or an --out")
-    ] = None,
-    text: list[str] = (),
-    method: str = "gae",
-    target: str | None = None,
-    top: int | None = None,
-    output: Annotated[Path | None, Parameter(("--output", "-o"))] = None,
-    save_maps: bool = False,
-    masks: Path | None = None,
-    names: Names = None,
-    own_weights: Weights = None,
-    own_options: Options = (),
-    skip: Skip = False,
-    device: Device = "auto",
-) -> None:
+    images: list[Path], /, *, own_model: Model = FIRST, text: list[str] = (),
+    method: str = "gae", target: str | None = None, top: int | None = None,
+    output: Annotated[Path | None, Parameter(("--output", "-o"))] = None, save_maps: bool = False,
+    masks: Path | None = None, names: Names = None, own_weights: Weights = None,
+    own_options: Options = (), skip: Skip = False, device: Device = "auto",
+) -> None:  # fmt: skip
     """Draw where a ViT looks in an image.
 
     relevit explain cat.jpg
@@ -327,7 +274,7 @@ def explain(
     relevit explain street.jpg --model clip-b32 --text "a bus" "a bicycle"
     relevit explain my_images --model run --method gae,token_wise -o maps
 
-    Without --model it is dinov2-s8, which is inside and knows 40 animals. In the
+    The model that is inside, dinov2-s8, knows 40 animals and nothing else. In the
     last line run is the --out of relevit finetune. A folder of images gets a
     folder of maps, with an index.html.
 
@@ -346,9 +293,8 @@ def explain(
     door.need_there("explain", masks=masks)
     methods = [name.strip() for name in method.split(",")]
     door.need_methods("explain", methods)
-    name = own_model or FIRST
-    door.need_texts(name, text)
-    door.need_model("explain", name, own_weights, device)
+    door.need_texts(own_model, text)
+    door.need_model("explain", own_model, own_weights, device)
     names, options = text or _names("explain", names), _pairs("explain", own_options)
     if target is not None and top is not None:
         raise ValueError("explain: --target is one class, --top asks for the likeliest; give one")
@@ -358,14 +304,14 @@ def explain(
         from relevit_own.explaining import explain_pictures, prepare
     more = {"save_maps": save_maps, "skip_unreadable": skip}
     work = prepare(images, out, methods, masks=masks, **more)
-    if name == FIRST:
+    if own_model == FIRST:
         off, taken = (limits()[FIRST][f"{key}_pct"] for key in ("own_refused", "others_passed"))
         say(
             f"model: {FIRST}, which knows 40 animals and nothing else; for others give --model",
             f"it is not sure of {off:.0f} % of the drawings of them that it answers rightly, and "
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
-    subject = _subject(name, own_weights, options, names, device)
+    subject = _subject(own_model, own_weights, options, names, device)
     explain_pictures(work, subject, target=target, top=top or len(text) or 1, say=say)
     shown = [f"left out: {reason}" for reason in work.left_out[:MOST_LEFT_OUT]]
     more = len(work.left_out) - MOST_LEFT_OUT
@@ -374,13 +320,9 @@ def explain(
 
 @app.command
 def judge(
-    method: str | None = None,
-    /,
-    *,
-    out: Path | None = None,
-    quick: bool = False,
+    method: str | None = None, /, *, out: Path | None = None, quick: bool = False,
     device: Device = "auto",
-) -> None:
+) -> None:  # fmt: skip
     """Hold an attribution method against fixed tests.
 
     relevit judge
@@ -433,13 +375,9 @@ def judge(
 
 @app.command
 def doctor(
-    data_root: Path | None = None,
-    /,
-    *,
-    sets: Annotated[list[str], Parameter("--set")] = (),
-    deep: bool = False,
-    as_json: Annotated[bool, Parameter("--json")] = False,
-) -> int:
+    data_root: Path | None = None, /, *, sets: Annotated[list[str], Parameter("--set")] = (),
+    deep: bool = False, as_json: Annotated[bool, Parameter("--json")] = False,
+) -> int:  # fmt: skip
     """Is this machine ready, or a folder of the papers' data sets whole?
 
     Args:
@@ -493,12 +431,14 @@ def _choices(command: str, given: Mapping[str, Any]) -> OwnChoices:
     asked = {key: given[key] for key in own if key in given and given[key] not in (None, ())}
     asked |= {"corrupted": "skip"} if given["skip"] else {}
     asked |= {"own_options": _pairs(command, given["own_options"])} | more
-    where, typed = f"relevit {command}", asked.keys() - more.keys()
+    where = f"relevit {command}"
     try:
         return OwnChoices.checked(asked, where)
     except ValueError as error:
-        flags = {key: FLAGS.get(key, f"--{key.replace('_', '-')}") for key in typed}
+        options = app[command].assemble_argument_collection()
+        flags = {each.field_info.name: each.name for each in options}
         key = re.compile(rf"(?m)^{where}: (\w+)(\.\d+)?")
+        flags = {name: flag for name, flag in flags.items() if name not in more}
         said = key.sub(lambda k: f"{where}: {flags.get(k[1], k[1] + (k[2] or ''))}", str(error))
         raise ValueError(said) from None
 
@@ -554,7 +494,7 @@ def _subject(
     options: dict[str, Any],
     names: Sequence[str],
     device: str,
-    prompt: str = "{}",
+    prompt: str | None = None,
 ) -> Subject:
     """A model by name, or that of a run, with the names of its classes; of CLIP these are asked."""
     from relevit_own.explained import Subject, class_names
@@ -565,7 +505,7 @@ def _subject(
         from relevit_own.texts import open_clip, prompts
 
         folder = weights or (name if os.path.isdir(name) else None)
-        asked = prompts(names, prompt)
+        asked = prompts(names, prompt) if prompt else names
         return Subject(name, open_clip(folder and Path(folder), asked, device), names)
     if Path(name).is_dir():
         if weights or options or names:

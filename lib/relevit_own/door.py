@@ -67,7 +67,8 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
     place, _, inside = name.rpartition(":")
     if is_clip(name):
         need_packages(command, "text", *PACKAGES)
-    if os.path.isdir(name) or name in suite or (place.startswith("local") and inside):
+    towers = name == CLIP and command == "finetune"  # timm's
+    if os.path.isdir(name) or name in suite or towers or (place.startswith("local") and inside):
         return
     if not place and name != CLIP and not in_timm(name):
         raise ValueError(

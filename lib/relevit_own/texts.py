@@ -22,8 +22,8 @@ SAID = dict(zip(IMAGENET_WNIDS, IMAGENET_NAMES, strict=True))
 
 def prompts(names: Sequence[str], prompt: str) -> list[str]:
     """What is asked for each class, its name put in the place of {}; a synset's in words."""
-    spoken = (re.sub(r"[_-]+", " ", SAID.get(name, name).split(",")[0]) for name in names)
-    return [prompt.replace("{}", name) for name in spoken]
+    spoken = (SAID[name].split(",")[0] if name in SAID else name for name in names)
+    return [prompt.replace("{}", re.sub(r"[_-]+", " ", name)) for name in spoken]
 
 
 def open_clip(folder: Path | None, texts: Sequence[str], device: str = "auto") -> OwnModel:

@@ -255,7 +255,7 @@ def test_all_of_timm_and_of_the_suite_can_be_named_before_torch_is_loaded():
     assert set(get_args(AttributionName)) == set(METHODS)
     need_methods("explain", METHODS)
     for name in MODELS:
-        need_model("explain", name, None, "cpu")
+        need_model("finetune", name, None, "cpu")
 
 
 def test_alone_it_says_what_one_can_do_and_each_command_what_it_takes(capsys):

@@ -81,8 +81,10 @@ def test_in_a_shell(tmp_path, typed, code, said):
 
 
 SLEEPING = """
+import signal
 from time import sleep
 from relevit_own import cli
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which what runs aside has not
 cli.door.need_there = lambda *_, **__: (print("here", flush=True), sleep(60))
 cli.command()
 """

@@ -15,7 +15,7 @@ from reproduction.language.towers import quick_towers
 
 from ..text.clip.replica import hf_clip
 
-TEXTS = ["a red parrot", "a black ant", "a whale"]
+TEXTS = ["a red parrot", "a black-ant, a cat", "a whale"]
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +87,6 @@ def test_prompts_are_said_as_people_say_them():
     names = ["lady-beetle", "n01440764", "fire_engine"]
     wanted = ["a photo of a lady beetle.", "a photo of a tench.", "a photo of a fire engine."]
     assert prompts(names, "a photo of a {}.") == wanted
-    assert prompts(["a {b}"], "{}") == ["a {b}"]
 
 
 def test_an_audit_asks_for_the_classes_by_name(clip, tmp_path, monkeypatch, capsys):
