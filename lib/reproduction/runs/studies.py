@@ -113,7 +113,8 @@ def collected(rows: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     gap = pd.merge(*two, on=key, suffixes=("", "_other"))
     gap = gap.assign(dataset=GAP, right=gap["right"] - gap["right_other"])
     seconds = [read(run)["seconds"] for run in rows["run"]]
-    found = figures[["arm", "seed", "lr", "on_object_pct"]].assign(seconds=seconds)
+    found = figures[["arm", "seed", "lr", "on_object_pct"]].fillna({"lr": 0.0})  # of an original
+    found = found.assign(seconds=seconds)
     return pd.concat([right, gap[right.columns]], ignore_index=True), found
 
 
