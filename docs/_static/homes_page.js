@@ -125,7 +125,7 @@ function first() {
     button.addEventListener("change", () => { model = name; colour(); show(); });
     label.append(` ${count(name)}`);
   }
-  for (const said of ["what it sees", "what its answer rests on"]) {
+  for (const said of ["what it sees", "where it looks"]) {
     const figure = make("figure", top);
     make("canvas", figure, "", { width: SIDE, height: SIDE }).setAttribute("role", "img");
     make("figcaption", figure, said);

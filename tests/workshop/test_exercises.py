@@ -117,18 +117,12 @@ def test_wrong_answers(name, capsys):
 def test_no_two_slips_come_to_the_same(name):
     """Else a sentence would be said of another slip than its own."""
     exercise = checks.EXERCISES[name]
-    texts = [text for text, _ in exercise.slips]
-    if exercise.said is None:
-        assert len(texts) >= 4
-    for example in range(len(exercise.examples())):
-        slips = dict(list(checks._slips(exercise))[example * len(texts) :][: len(texts)])
-        slips |= {"right": checks._number(exercise.solution(*exercise.examples()[example].inputs))}
-        alike = [
-            pair
-            for pair in itertools.combinations(slips, 2)
-            if checks._same(slips[pair[0]], slips[pair[1]])
-        ]
-        assert alike == []
+    assert exercise.said or len(exercise.slips) >= 4
+    for number, example in enumerate(exercise.examples()):
+        found = checks.slips_of(exercise, number)
+        found["right"] = checks._number(exercise.solution(*example.inputs))
+        pairs = itertools.combinations(found, 2)
+        assert [pair for pair in pairs if checks._same(*map(found.get, pair))] == []
 
 
 def test_who_is_stuck_hears_what_it_is_and_goes_on(capsys):

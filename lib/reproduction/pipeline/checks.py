@@ -10,7 +10,7 @@ whoever is stuck.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from numbers import Number
 from typing import Any, NoReturn
@@ -70,7 +70,7 @@ def _judge(given: Any, exercise: Exercise) -> None:
     ):
         try:
             found = _result(given, mine.inputs)
-            _compare(found, exercise.solution(*ours.inputs), exercise)
+            _compare(found, exercise.solution(*ours.inputs), slips_of(exercise, number))
             _check_trains(found, mine, exercise.solution(*ours.inputs), ours)
         except Wrong as wrong:
             if number:
@@ -81,12 +81,12 @@ def _judge(given: Any, exercise: Exercise) -> None:
             raise
 
 
-def _compare(found: Any, right: Any, exercise: Exercise) -> None:
+def _compare(found: Any, right: Any, slips: Mapping[str, Tensor]) -> None:
     """Raises: Wrong for another result, with the sentence of the slip that makes it, if any."""
     given, right = _number(found), _number(right)
     if _same(given, right):
         return
-    for factor, (text, slip) in product((1, 100), _slips(exercise)):
+    for factor, (text, slip) in product((1, 100), slips.items()):
         if _same(factor * given, slip):  # a slip may come with a share for percent
             _wrong(text)
     if given.shape != right.shape:
@@ -104,11 +104,12 @@ def _compare(found: Any, right: Any, exercise: Exercise) -> None:
     )
 
 
-def _slips(exercise: Exercise) -> Iterator[tuple[str, Tensor]]:
-    """Sentence and result of each slip, on the first and on the second example."""
-    for number in range(len(exercise.examples())):
-        for text, slip in exercise.slips.items():
-            yield text, _number(slip(*exercise.examples()[number].inputs))
+def slips_of(exercise: Exercise, number: int) -> dict[str, Tensor]:
+    """What each slip comes to on one of the examples, by its sentence."""
+    return {
+        text: _number(slip(*exercise.examples()[number].inputs))
+        for text, slip in exercise.slips.items()
+    }
 
 
 def _check_trains(found: Any, mine: Example, right: Any, ours: Example) -> None:
