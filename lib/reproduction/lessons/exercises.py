@@ -139,7 +139,10 @@ def main(arguments: list[str] | None = None) -> int:
         read = {name: (texts / f"{name}.md").read_text(encoding="utf-8")
                 for name in ("handout", "quiz", "glossary")}  # fmt: skip
         given = {f"students/{name}": page(ANSWER.sub("", text)) for name, text in read.items()}
-        given |= {"students/homes": homes(root / "docs"), "quiz_key": page(read["quiz"])}
+        given |= {
+            "students/homes": homes(root / "docs" / "_static"),
+            "quiz_key": page(read["quiz"]),
+        }
         for name, html in given.items():
             (folder / f"{name}.html").write_text(html, encoding="utf-8")
         archive = shutil.make_archive(str(folder / "class"), "zip", folder, "students")

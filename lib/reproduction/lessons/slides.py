@@ -33,13 +33,8 @@ FIGURE = re.compile(
     r"(?: crop (?P<crop>[\d.]+(?:,[\d.]+){3}))? \| (?P<shown>.+)$"
 )
 FIGURES = re.compile(r"(?m)(?:^figure: .*\n?)+")
-THEME = (  # what the site's theme gives its pages
-    "body {max-width: 72em} :root {--color-background-primary: #fff; "
-    "--color-foreground-primary: #000; --color-foreground-muted: #666}"
-)
-RAW = re.compile(r"(?ms)^```\{raw\} html\n(.*?)^```\n")
-LINK = re.compile(r"\[([^\]]*)\]\([^)]+\)")
-SCRIPT = re.compile(r'<script src="\.\./_static/([\w.]+)"></script>')
+STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
+SCRIPT = re.compile(r'<script src="([\w.]+)"></script>')
 FORMULA = re.compile(r"\$([^$\n]+)\$")
 PICTURES = ("image/png", "image/jpeg")
 ASSETS = files("reproduction") / "assets"
@@ -118,19 +113,15 @@ def page(text: str) -> str:
     return template.render(title=title, body=markdown2html(_with_formulas(text)))
 
 
-def homes(docs: Path) -> str:
-    """The page of homes as one file, which holds what the site's loads; links are words alone."""
-    static = docs / "_static"
-    text = (docs / "homes.md").read_text(encoding="utf-8").partition("---\n\n")[2]
-    html = page(LINK.sub(r"\1", RAW.sub(r"\1", text)))
-    html = SCRIPT.sub(
-        lambda found: f"<script>{(static / found[1]).read_text('utf-8')}</script>", html
-    )
+def homes(static: Path) -> str:
+    """The page of homes as one file, which holds what it loads."""
+    html = (static / "homes.html").read_text(encoding="utf-8")
+    for loaded, kind in ((STYLE, "style"), (SCRIPT, "script")):
+        for found in loaded.finditer(html):
+            text = (static / found[1]).read_text(encoding="utf-8")
+            html = html.replace(found.group(), f"<{kind}>\n{text}</{kind}>")
     scenes = base64.b64encode((static / "homes.webp").read_bytes()).decode()
-    html = html.replace("../_static/homes.webp", f"data:image/webp;base64,{scenes}")
-    style = (static / "pages.css").read_text(encoding="utf-8")
-    html = html.replace("</head>", f"<style>{THEME}\n{style}</style></head>")
-    return html.replace("<body>", '<body data-theme="light">')
+    return html.replace('"homes.webp"', f'"data:image/webp;base64,{scenes}"')
 
 
 def _with_formulas(text: str) -> str:
