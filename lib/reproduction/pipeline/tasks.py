@@ -71,11 +71,11 @@ READING_WHY = {
 }
 
 
-def turned(masks):
-    large = masks.float().mean(dim=(1, 2)) > 0.5
-    masks = masks.clone()
-    masks[large] = 1 - masks[large]
-    return masks
+def turned(given):
+    large = given.float().mean(dim=(1, 2)) > 0.5
+    given = given.clone()
+    given[large] = 1 - given[large]
+    return given
 
 
 def _turned(change: Callable, which: Callable = lambda large: large) -> Callable:
