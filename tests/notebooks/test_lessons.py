@@ -39,8 +39,8 @@ LESSONS = {
     ),
     "02_finetune": Lesson(
         "relevance goes to the object, and few answers are paid",
-        lambda before, after, moved, low, _, right, then, *paid: (
-            after > before + 2 and low > 0 and then > right - 10
+        lambda before, after, moved, low, high, answers, won, lost, *_: (
+            after > before + 2 and low > 0 and lost - won < answers / 10
         ),
     ),
     "03_robustness": Lesson(
@@ -142,9 +142,9 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
     if numbers[1] < 0 < numbers[2]:
         of_one = torch.linspace(-9, 10, 40)
     if name == "00_start":
-        beyond = SimpleNamespace(composable=True)
+        bench = SimpleNamespace(composable=True)
         table = pd.DataFrame({"dataset": ["val", "a"], "top1_pct": [90.0, 50.0]})
-        return {"bench": beyond, "accuracy": table, "right": [97.0, 50.0], "of_place": of_one,
+        return {"bench": bench, "accuracy": table, "right": [97.0, 50.0], "hits": of_one,
                 "chance": 0.0, "mean_interval": mean_interval}  # fmt: skip
     if name == "02_finetune":
         shown = ["relevance on the object, %", "right answers, %"]
