@@ -29,7 +29,7 @@ IMAGE = ["dataset", "index"]
 
 
 def named(answers: pd.DataFrame) -> pd.DataFrame:
-    """Answers of `outcomes.study` by one name a model, as the file has them.
+    """Answers of `effects.study` by one name a model, as the file has them.
 
     With TWINS these are MODELS, those of the preset's own setting and world; else the arm is the
     name, with exact masks in the own world.
@@ -64,7 +64,7 @@ def answers(lesson: str) -> pd.DataFrame:
 
 
 def beside(cfg: Params, here: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Answers of `outcomes.study` and the stored ones, each by what it is: *yours*, *stored*.
+    """Answers of `effects.study` and the stored ones, each by what it is: *yours*, *stored*.
 
     Where the stored preset itself runs, as it is in its file, there is one of them alone.
     """
