@@ -94,7 +94,7 @@ def test_commands_are_there(path):
     for line in lines_of(path):
         line = re.sub(r"^\.venv[/\\](bin|Scripts)[/\\]", "", line).replace("<data root>", "data")
         if line.startswith("relevit "):
-            cli._parser().parse_args(shlex.split(line)[1:])
+            cli.app.parse_args(shlex.split(line)[1:])
         elif line.startswith("make "):
             called = [word for word in line.split()[1:] if "=" not in word]
             assert set(called) <= targets, line

@@ -231,7 +231,7 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
-        ("import relevit_own.cli as c; c._parser(['--help']).format_help()", {*LATER, *SOON}),
+        ("from relevit_own.cli import main; main(['explain', '--help'])", {*LATER, *SOON}),
         (
             "import relevit_own.cli, reproduction.params; "
             "from reproduction.pipeline import make, run",

@@ -6,17 +6,22 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 from unittest.mock import Mock
 
 import pandas as pd
 import pytest
+import timm
 from PIL import Image
 
 from habitats.drawings import CLASSES
-from relevit.models.registry import shipped_weights
+from relevit.attribution import METHODS
+from relevit.choices.words import AttributionName
+from relevit.models.registry import MODELS, shipped_weights
 from relevit_own.audit import Audit
 from relevit_own.choices import OwnChoices
-from relevit_own.cli import COMMANDS, _parser, main
+from relevit_own.cli import app, main
+from relevit_own.door import in_timm, need_methods, need_model
 from reproduction.params.cells import params_of
 
 NAMES = ("no", "01", "$5_$10", "猫", "cat")  # that YAML, mathtext or a terminal may spoil
@@ -66,7 +71,7 @@ def test_check_says_what_is_there_and_draws_it(images, capsys):
         assert drawn.width >= 4 * 300 and drawn.height >= 4 * 300
 
 
-def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_path, monkeypatch):
+def test_a_tilde_is_the_home_folder(images, tmp_path, monkeypatch, capsys):
     """As a shell hands on --picture=~/x; in parameters, too."""
     here = tmp_path / "here"
     here.mkdir()
@@ -77,9 +82,8 @@ def test_a_path_that_begins_with_a_tilde_lies_in_the_home_folder(images, tmp_pat
     given = ["--picture=~/made/samples.png", "--list=~/made/refused.csv", "--masks=~/set/masks"]
     assert main(["check", "~/set/images", *given]) == 0
     assert {path.name for path in (tmp_path / "made").iterdir()} == {"samples.png", "refused.csv"}
-    given = ["finetune", "--model=~/run", "--weights=~/w", "--out=~/out", "--data=~/set"]
-    arguments = _parser().parse_args(given)
-    assert arguments.own_model == f"{tmp_path}/run" and arguments.out == tmp_path / "out"
+    assert main(["audit", "--model=tiny", "--weights=~/w", "--out=~/out", "--data=~/set"]) == 2
+    assert f"--weights {tmp_path}/w is missing" in capsys.readouterr().err
     found = OwnChoices(data="~/a", shifted=["~/b"], own_weights="~/c", own_model="~/d")
     found = [found.data, *found.shifted, found.own_weights, found.own_model]
     assert found == [f"{tmp_path}/{name}" for name in "abcd"]
@@ -165,50 +169,104 @@ def test_an_audit_knows_the_classes_of_a_run(images, run):
     assert {row.name for row in found.classes} == set(NAMES) and found.model == str(run)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["check", "nowhere"], "nowhere"),
-        (["audit", "--model", "tiny", "--data", "nowhere", "--out", "out"], "nowhere"),
-        (["audit", "--model", "dinov2-s8", "--data", "DATA", "--out", "DATA"], "holds no audit"),
-        (["audit", "--model", "mini-mae", "--data", "DATA", "--out", "out"], "has no head"),
-        (["explain", "nowhere.jpg", "--model", "tiny", "-o", "m.png"], "nowhere.jpg"),
-        (["explain", "DATA", "--model", "no_such_vit", "-o", "m"], "no_such_vit"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epoch=3"], "epoch"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "epochs"], "no key=value"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[1"], "no valid YAML"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--device", "cuda:7"], "cuda"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--cure", "all"], "cure = 'all'"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--blocks", "9"], "9 of a model that"),
-        (["finetune", "--model", "tiny", "--data", ""], "data is empty; give a folder"),
-        (
-            ["finetune", "--model", "tiny", "--data", "DATA", "--rate", "50"],
-            "--rate = 50.0 (float)",
-        ),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "rates=[50]"], "rates.0 = 50"),
-        (["audit", "--model", "tiny", "--data", "DATA", "--out", "o", "--most", "2"], "--most = 2"),
-        (["finetune", "--model", "tiny", "--data", "nowhere"], "nowhere"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--shifted", "nowhere"], "nowhere"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--masks", "nowhere"], "nowhere"),
-        (["finetune", "--model", "resnet18", "--data", "DATA"], "resnet18"),
-        (["finetune", "--model", "tiny", "--data", "DATA", "--set", "head_classes=[a]"], "class"),
-    ],
-)
-def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, arguments, said):
+# What is typed and what its sentence says; DATA is a folder of images, PIC one of them.
+AUDIT, TUNE = "audit --model tiny --out out --data", "finetune --model tiny --out out --data"
+WRONG = {
+    # words
+    "explan": 'Did you mean "explain"?',
+    "explain": "IMAGES requires an argument",
+    "audit --data DATA --out out": "--model requires an argument",
+    f"{AUDIT} DATA --most x": 'Invalid value for --most: unable to convert "x" into int',
+    f"{AUDIT} DATA --mots 3": "Did you mean --most?",
+    # files
+    "check nowhere": "check: nowhere is missing; check its name",
+    "check DATA --masks nowhere": "check: --masks nowhere is missing",
+    f"{AUDIT} nowhere": "audit: --data nowhere is missing",
+    f"{AUDIT} DATA --names nowhere": "audit: --names nowhere is missing",
+    f"{AUDIT} DATA --weights nowhere": "audit: --weights nowhere is missing",
+    f"{TUNE} nowhere": "finetune: --data nowhere is missing",
+    f"{TUNE} DATA --masks nowhere": "finetune: --masks nowhere is missing",
+    f"{TUNE} DATA --shifted nowhere": "finetune: --shifted nowhere is missing",
+    "explain nowhere.jpg": "explain: nowhere.jpg is missing",
+    "judge nowhere.py:explain": "judge: nowhere.py is missing",
+    "judge gae --out mine.txt": "mine.txt is no JSON file",
+    # names
+    "explain PIC --model vit_base_patch16_244": "is unknown, nearest are vit_base_patch16_224",
+    "explain PIC --model dinov2-s9": "is unknown, nearest are dinov2-s, dinov2-s8",
+    "explain PIC --method gea": "--method gea is unknown, nearest are ga, gae; use some of",
+    "explain PIC --device gpu": "--device gpu; use auto, cpu, cuda",
+    f"{TUNE} DATA --cure all": "--cure = 'all' (str): value error, it is unknown; use auto, label",
+    f"{TUNE} DATA --set epoch=3": "epoch = 3 is no parameter; allowed are",
+    "doctor DATA --set imagenet": "set 'imagenet' is unknown; use some of",
+    # values
+    "explain PIC --target cat --top 2": "--target is one class, --top asks for the likeliest",
+    f"{TUNE} ''": "data is empty; give a folder",
+    f"{TUNE} DATA --set epochs": "'epochs' is no key=value",
+    f"{TUNE} DATA --set rates=[1": "is no valid YAML",
+    f"{TUNE} DATA --set rates=[50]": "rates.0 = 50",
+    f"{TUNE} DATA --rate 50": "--rate = 50.0 (float)",
+    f"{AUDIT} DATA --most 2": "--most = 2 (int)",
+    f"{AUDIT} DATA --model-options img_size": "'img_size' is no key=value",
+    "doctor --deep": "are of a folder of sets; give it",
+    "judge gae --cure label": "Unknown option: --cure",
+}
+# What only the model or the images tell, once they are opened.
+WRONG_LATER = {
+    "explain PIC --target dragon": "'dragon' is no class",
+    "explain PIC DATA -o m.png": "is one picture and",
+    "audit --model dinov2-s8 --data DATA --out DATA": "holds no audit",
+    "audit --model mini-mae --data DATA --out out": "has no head",
+    f"{TUNE} DATA --device cuda:7": "cuda",
+    f"{TUNE} DATA --blocks 9": "9 of a model that",
+    f"{TUNE} DATA --set head_classes=[a]": "class",
+    "finetune --model resnet18 --data DATA --out out": "resnet18",
+}
+
+
+@pytest.mark.parametrize("typed", [*WRONG, *WRONG_LATER])
+def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, typed):
     monkeypatch.chdir(tmp_path)
-    given = [str(images / "data") if word == "DATA" else word for word in arguments]
-    if given[0] == "finetune":
-        given += ["--out", "out"]
-    assert main(given) == 2
+    assert main(words(typed, images)) == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: ") and said in error and error.count("\n") == 1
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert {**WRONG, **WRONG_LATER}[typed] in error
     assert list(tmp_path.iterdir()) == []
 
 
-def test_alone_it_says_what_one_can_do(capsys):
+def words(typed: str, images: Path) -> list[str]:
+    there = {"DATA": images / "data", "PIC": next((images / "a" / "cat").glob("*.jpg"))}
+    return [str(there.get(word, word)) for word in shlex.split(typed)]
+
+
+def test_names_files_and_values_are_said_before_torch_is_loaded(images, tmp_path):
+    """All in one process, which stops at the first that loads it."""
+    asked = [words(typed, images) for typed in WRONG]
+    code = (
+        "import sys; sys.modules['torch'] = None; from relevit_own.cli import main; "
+        f"sys.exit(any(main(typed) != 2 for typed in {asked!r}))"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, capture_output=True)
+
+
+def test_all_of_timm_and_of_the_suite_can_be_named_before_torch_is_loaded():
+    formerly = timm.models._registry._deprecated_models
+    for name in (*timm.list_models(), *timm.list_pretrained(), *formerly):
+        assert in_timm(name), name
+    assert set(get_args(AttributionName)) == set(METHODS)
+    need_methods("explain", METHODS)
+    for name in MODELS:
+        need_model("finetune", name, None, "cpu")
+
+
+def test_alone_it_says_what_one_can_do_and_each_command_what_it_takes(capsys):
     assert main([]) == 0
-    said = capsys.readouterr().out
-    assert len(said.splitlines()) < 15 and all(f"relevit {name} " in said for name in COMMANDS)
+    alone = capsys.readouterr().out
+    assert len(alone.splitlines()) < 25 and "relevit explain cat.jpg" in alone
+    for name in app.resolved_commands():
+        if not name.startswith("-"):
+            assert f" {name} " in alone and main([name, "--help"]) == 0
+            said = capsys.readouterr().out
+            assert f"relevit {name}" in said and "None" not in said and "()" not in said
 
 
 def test_a_picture_is_enough(images, tmp_path, monkeypatch, capsys):
@@ -222,7 +280,9 @@ def test_a_picture_is_enough(images, tmp_path, monkeypatch, capsys):
 def test_stopped_it_says_what_is_kept_and_how_to_go_on(tmp_path, monkeypatch, capsys):
     stop = Mock(side_effect=KeyboardInterrupt)
     monkeypatch.setattr("relevit_own.finetune.finetune_folder", stop)
-    given = ["finetune", "--model", "tiny", "--data", "two words", "--out", str(tmp_path)]
+    data = tmp_path / "two words"
+    data.mkdir()
+    given = ["finetune", "--model", "tiny", "--data", str(data), "--out", str(tmp_path)]
     assert main(given) == 130
     said = capsys.readouterr().err.splitlines()
     assert said[1].startswith(f"stopped; what is done is in {tmp_path}, and the same command goes")
