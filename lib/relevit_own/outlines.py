@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from io import BytesIO
@@ -130,7 +131,9 @@ def read_outlines(
     not fit its pictures; FileNotFoundError for a picture that is missing.
     """
     try:
-        import supervision  # noqa: F401  it reads them
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without OpenCV it does the same in NumPy
+            import supervision  # noqa: F401  it reads them
     except ImportError as error:
         raise ImportError(
             "read_table: outlines need the package supervision, which is not installed: pip "
@@ -143,7 +146,7 @@ def read_outlines(
             names = names + [name for name in classes if name not in names]
             name = _inside(file, path.parent)
             if found is None or not len(found):
-                gone.append((name, "", split, "no outline in it"))
+                gone.append((name, "", split, "no outline in it that can be read"))
                 continue
             areas = found.mask.sum(axis=(1, 2)) if found.mask is not None else found.box_area
             areas = np.where(areas > 0, areas, found.box_area)
@@ -216,8 +219,11 @@ def _coco(path: Path, images: Path | None) -> Found:
         if not objects:
             yield None, file or places[0] / name, [], None
             continue
-        _need_fitting(path, name, file, entry, objects)
-        marked.append((entry, file, objects))
+        if size := _need_fitting(path, name, file, entry, objects):
+            sized = entry | {"width": size[0], "height": size[1]}
+            marked.append((sized, file, objects))
+        else:  # its class is not known
+            yield None, file, [], None
     for start in range(0, len(marked), AT_ONCE):
         some = marked[start : start + AT_ONCE]
         root = Path(os.path.commonpath([file.resolve().parent for _, file, _ in some]))
@@ -248,13 +254,16 @@ def _need_fitting(
     file: Path,
     entry: Mapping[str, Any],
     objects: Sequence[Mapping[str, Any]],
-) -> None:
-    """Raise ValueError for outlines that are of another picture than the file."""
+) -> Size | None:
+    """The picture's size; None of one that cannot be read.
+
+    Raises: ValueError for outlines that are of another picture.
+    """
     try:
         with opened(file) as image:
             size, turn = image.size, orientation(image)
     except READING:
-        return  # it is refused as a picture
+        return None
     sizes = [each["segmentation"]["size"][::-1] for each in objects
              if isinstance(each.get("segmentation"), dict)]  # fmt: skip
     sizes += [[entry["width"], entry["height"]]] if entry.get("width") else []
@@ -265,6 +274,7 @@ def _need_fitting(
         )
     if turn != 1:
         raise ValueError(TURNED.format(file))
+    return size
 
 
 def _need_upright(file: Path) -> None:
