@@ -100,7 +100,7 @@ Unit = Literal["pixel", "token"]
 Fill = Literal["black", "mean"]
 
 # Where the images come from, and how pictures are read.
-OWN_DATA = HABITATS, IMAGENET = "habitats", "imagenet"
+OWN_DATA = HABITATS, IMAGENET, PACS = "habitats", "imagenet", "pacs"
 # Further ones, `(set_name, data_root, view) -> ImageSet` (`habitats.photographs`).
 READERS: Added = {}
 DataName = one_of(OWN_DATA, READERS)

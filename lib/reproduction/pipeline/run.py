@@ -211,6 +211,8 @@ def _run(
     results = project_root() / "outputs" / name
     targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
     last = results / (stages or list(preset.stages))[-1] / EXECUTED
+    if preset.pipeline.runs_alone:
+        last = results / "runs"
     if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)
