@@ -28,7 +28,6 @@ from relevit.finetune.epochs import LOG, History
 from relevit.finetune.epochs import read as read_losses
 from relevit.finetune.learning_rate import taken_rate
 from relevit.finetune.loop import only, train_step
-from relevit.finetune.own_audit import Audited
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models import checkpoints
@@ -62,7 +61,6 @@ LEANING = {  # what a table for people calls these figures
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
 FIGURES = "figures"  # what a summary calls those that `beside_preset` reads
-NOT_MADE = "not made yet"
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 MASKS = {"annotated": "annotated", "tokencut": "TokenCut's"}
 ARMS = {  # of 04_cures and its study
@@ -80,6 +78,23 @@ ARMS = {  # of 04_cures and its study
     "last_layer_swap": "head alone, swapped images",
     "gradmask": "GradMask, as described",
     "rrr": "RRR, as described",
+}
+VARIANTS = {  # of 05_ablations
+    "full": "all terms",
+    "no_background": "without the background term",
+    "no_foreground": "without the foreground term",
+    "no_classification": "without the class term",
+    "only_background": "the background term alone",
+    "only_foreground": "the foreground term alone",
+    "only_classification": "labels alone",
+    "ground_truth": "labels in the class term",
+    "confidence": "confidence, not labels",
+    "predicted_target": "no label at all",
+    "attention": "attention, not GAE",
+    "rollout": "rollout, not GAE",
+    "exact_gradient": "the exact gradient",
+    "temperature": "another temperature",
+    "constant_rate": "a rate that stays",
 }
 WORDS = {  # what `maps_in_words` calls the columns
     "change_pts": "change",
@@ -237,12 +252,12 @@ def compared(
             continue
         start = before[place[-1]]
         row = dict(zip(ARM, (arm, *place), strict=True))
-        row |= difference(seen, start).drop("seeds_better")
+        row |= difference(seen, start, bench.shifted_sets).drop("seeds_better")
         row["val_pts"] = difference(seen, start, ["val"])["change_pts"]
         for name, of_arm in rivals.items():
             rival = of_group.get((of_arm.get(arm), *place))
             if rival is not None:
-                lead = difference(seen, rival)
+                lead = difference(seen, rival, bench.shifted_sets)
                 row |= ends(lead, name)
                 row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
@@ -310,7 +325,7 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
     Mean over seeds of each run's worst, on the shifted sets: a mean over classes hides whom a cure
     leaves behind.
     """
-    shown = seen[seen["dataset"].isin(SHIFTED_SETS)]
+    shown = seen[seen["dataset"].isin(bench.shifted_sets)]
     groups = {"worst_class_pct": shown["label"]}
     if bench.homes() is not None:
         groups["worst_home_pct"] = shown["label"].map(home_family)
@@ -393,12 +408,12 @@ def points(row: Mapping[str, float], value: str, low: str, high: str) -> str:
     return middle and f"{middle} ({ends[0]} to {ends[1]})"
 
 
-def before_and_after(looks: Sequence[Look], right_pct: Sequence[float]) -> pd.DataFrame:
-    """Two looks at the same images, and the right answers in validation: before, after, change."""
+def before_and_after(looks: Sequence[Look]) -> pd.DataFrame:
+    """Two looks at the same images: before, after, change."""
     figures = {
         "relevance on the object, %": [float(seen.on_object_pct.mean()) for seen in looks],
         "overlap of map and mask (IoU), %": [float(seen.iou_pct.mean()) for seen in looks],
-        "right answers, validation, %": list(right_pct),
+        "right answers, %": [100 * float(seen.right.float().mean()) for seen in looks],
     }
     table = pd.DataFrame(figures, index=["before", "after"], dtype=float).T
     return table.assign(change=table["after"] - table["before"])
@@ -422,37 +437,18 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
     ).set_index("learning rate")
 
 
-def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
-    """The background gap of each audited model, by its name, with its verdict."""
-    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
-    shown = (
-        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
-    )
-    return pd.DataFrame(
-        {
-            "images": [images["same"] for images in shown],
-            "background gap, points": [signed(gap.value) for gap, _ in found],
-            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
-            "verdict": [verdict for _, verdict in found],
-        },
-        index=pd.Index(audits, name="model"),
-    )
-
-
 def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | None:
     """What was changed and what came of it, beside the preset's own run; None if nothing was.
 
     `yours` are figures by their words. Those of the preset's run are FIGURES in its summary.
+    Raises: as `results_of`, where `prepared` has not made it.
     """
     changed = changed_from_preset(cfg)
     if not changed:
         return None
-    try:
-        theirs = dict(read_summary(results_of(cfg, cfg.notebook)).values_of(FIGURES))
-    except (FileNotFoundError, ValueError):  # not made, or by other parameters than now
-        theirs = {}
+    theirs = dict(read_summary(results_of(cfg, cfg.notebook)).values_of(FIGURES))
     rows = {name: [_written(value) for value in pair] for name, pair in changed.items()}
-    rows |= {name: [_written(theirs.get(name, NOT_MADE)), _written(yours[name])] for name in yours}
+    rows |= {name: [_written(theirs.get(name, "")), _written(yours[name])] for name in yours}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["the preset's run", "yours"])
 
 
@@ -470,6 +466,21 @@ def kind_title(params: Params) -> str:
         return f"{title}, {masks} masks"
     also = "" if params.masks == "annotated" else f", {masks} masks"
     return f"{title}, {params.protocol}{also}"
+
+
+def amounts_told(made: pd.DataFrame, full: Params) -> list[str]:
+    """What each run of 05_ablations is: its arm, or what it has more or less of than `full`."""
+    told = []
+    for row in made.to_dict("records"):
+        name = row["arm"]
+        if name == "full" and row["images_per_class"] != full.images_per_class:
+            name = f"{row['images_per_class']} image{'s' * (row['images_per_class'] > 1)} a class"
+        elif name == "full" and row["classes"] != full.classes:
+            name = f"{row['classes']} classes"
+        elif name == "full" and row["lr_factor"] != 1:
+            name = f"{row['lr_factor']:g} times the rate"
+        told.append(name)
+    return told
 
 
 def arms_told(cured: pd.DataFrame) -> pd.DataFrame:

@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 from jupyter_client.kernelspec import KernelSpecManager
 
+from relevit_own.cli import main
 from reproduction.pipeline import doctor as ready
 from reproduction.pipeline import notebooks
-from reproduction.pipeline.cli import main
 
 Usage = namedtuple("Usage", "total used free")
 
