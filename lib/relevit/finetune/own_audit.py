@@ -16,14 +16,13 @@ import pandas as pd
 import torch
 from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, Field
-from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
 from relevit.choices.own import OwnChoices
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import examine
-from relevit.data.own.listing import Listing, order_note, places_of, some
+from relevit.data.own.listing import Listing
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.lean import (
     CONDITIONS,
@@ -53,6 +52,7 @@ from relevit.finetune.own_images import (
     tokencut_masks,
     usable,
 )
+from relevit.finetune.own_outputs import find_outputs
 from relevit.models.loading import OwnModel
 from relevit.protocols import Protocol
 
@@ -160,18 +160,14 @@ def audit_folder(
     `names` are those of the head's classes, in its order. Images without a mask are left out where
     others have one; without any, TokenCut makes them.
     Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_splits`,
-    `examine`, `head_places` and `shown_as`; for a model that knows other classes.
+    `examine`, `find_outputs` and `shown_as`; for a model that knows other classes.
     """
     part, notes = _images(choices, say)
-    places = head_places(part.classes, names)
-    names = [*names]
-    for place, known in zip(places, part.classes, strict=True):
-        names[place] = known
-    if places == list(range(len(names))) and (note := order_note(part.classes)):
-        notes.append(f"the classes are {note.partition(';')[0]}")
     model = scaled(model, part.white)
     masked = part.has_masks
     images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
+    places, names, note = find_outputs(part.classes, names, model, lambda: images)
+    notes += [note] if note else []
     images = replace(images, labels=torch.tensor(places)[images.labels])
     _probe(model, images, masked, say)
     if not masked:
@@ -237,35 +233,6 @@ def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Listing,
         notes.append(f"{int(bare.sum())} of {len(part)} images have no mask and are left out")
         part = part.select(np.flatnonzero(~bare).tolist())
     return sample_evenly(part, choices.looked_at, choices.seed), notes
-
-
-def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Where the classes of a folder are in a head with these `names`.
-
-    By name (`places_of`), by ImageNet's synsets or, where there are as many, in their order.
-    Raises: ValueError where none of this can be, or a name may be that of several classes.
-    """
-    found = {name: places_of(name, names) for name in classes}
-    if all(len(places) == 1 for places in found.values()):
-        return [place for places in found.values() for place in places]
-    synsets = ImageNetInfo("imagenet-1k").label_names()
-    if len(names) == len(synsets) and set(classes) <= set(synsets):
-        return [synsets.index(name) for name in classes]
-    for name, places in found.items():
-        if len(places) > 1:
-            meant = " and ".join(f"{place} {str(names[place])!r}" for place in places)
-            raise ValueError(
-                f"audit: the class {name!r} of the images may be {meant} of the model; rename the "
-                "folder to the whole name, or name the head's classes apart with --names"
-            )
-    if len(names) == len(classes):
-        return list(range(len(names)))
-    strange = [name for name, places in found.items() if not places]
-    raise ValueError(
-        f"audit: the classes {some(strange)} of the images are none of the {len(names)} that the "
-        f"model knows, {some([str(name) for name in names])}; rename the folders, name the head's "
-        "classes with --names, or fit a new head first: relevit finetune --new-head"
-    )
 
 
 def _probe(model: OwnModel, images: Batch, masked: bool, say: Callable[[str], object]) -> None:

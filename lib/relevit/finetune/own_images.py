@@ -18,10 +18,11 @@ from relevit.data.batch import Batch, join
 from relevit.data.image_set import AHEAD
 from relevit.data.own.check import Findings, apart, examine, examine_parts, need_usable
 from relevit.data.own.folder import read_data, read_splits
-from relevit.data.own.listing import WHOLE, Listing, order_note
+from relevit.data.own.listing import WHOLE, Listing
 from relevit.data.own.outlines import MaskValues
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.own_folder import Say
+from relevit.finetune.own_outputs import find_outputs
 from relevit.masks import AutomaticMasks, automatic_masks, feature_model, feature_spec, sound
 from relevit.models.loading import OwnModel
 from relevit.models.spec import View
@@ -36,6 +37,7 @@ FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels i
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # images, whether a head knows the classes
+SETTLING = 100  # images of a part that may tell the order of a head's classes
 TRIES = 4  # times as many images as asked for, in which TokenCut looks for objects
 
 
@@ -116,9 +118,30 @@ def divide(choices: OwnChoices) -> OwnData:
     seen |= {f"{name}: ": each for name, each in others.items()}
     unused = [note for place, each in seen.items() for note in each.left_out(place)]
     notes = (*unused, *_notes(divided | tested, twice | again))
-    if (note := order_note(classes)) and not (choices.head_classes or choices.new_head):
-        notes = (f"the classes are {note}", *notes)
     return OwnData(train, chosen, validation, tested, masks, notes)
+
+
+def numbered(data: OwnData, model: OwnModel, choices: OwnChoices) -> OwnData:
+    """The same images, labelled by the outputs of a model's head. Raises: as `find_outputs`."""
+    there = set().union(*(part.rows["label"] for part in data.parts.values()))
+    classes = tuple(name for name in data.classes if name in there)
+
+    def shown() -> Batch:
+        parts = (each.relabelled(classes) for each in (data.train, data.validation))
+        return join(
+            [read(sample_evenly(part, SETTLING, choices.seed), model.view) for part in parts]
+        )
+
+    _, names, note = find_outputs(classes, choices.head_classes, model, shown)
+    parts = {name: part.relabelled(names) for name, part in data.parts.items()}
+    return replace(
+        data,
+        train=parts["train"],
+        validation=parts["validation"],
+        finetuning=data.finetuning.relabelled(names),
+        test={name: parts[name] for name in data.test},
+        notes=(*([note] if note else []), *data.notes),
+    )
 
 
 def sample(part: Listing, count: int, seed: int) -> Listing:

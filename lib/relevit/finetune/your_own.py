@@ -59,6 +59,7 @@ from relevit.finetune.own_images import (
     batches,
     divide,
     need_knowledge,
+    numbered,
     read,
     sample,
     sample_evenly,
@@ -69,6 +70,7 @@ from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.loading import OwnModel, open_model, side_of
+from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
 
 ORIGINAL = "original"
@@ -224,15 +226,17 @@ def prepare(
         say(f"{choices.own_model} at {side} x {side} pixels, on {where} in {number}")
     say(f"reading {choices.data}")
     data = divide(choices)
-    weights, wanted = Path(choices.own_weights) if choices.own_weights else None, len(data.classes)
+    weights = Path(choices.own_weights) if choices.own_weights else None
+    wanted = len(data.classes) if choices.new_head else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
     model = scaled(model, data.train.white)
+    data = data if choices.new_head else numbered(data, model, choices)
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
-    identity = _identity(choices, data, origin(weights, network)) | frozen
+    identity = _identity(choices, data, origin(weights, network, choices.own_model)) | frozen
     claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
@@ -577,4 +581,6 @@ def save(result: OwnResult) -> None:
     write_atomically(out / "audits.json", json.dumps(facts, indent=1) + "\n")
     made = next(row for row in result.run.table() if row.lr == result.lr)
     write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
+    model, ours = result.run.model, list(result.models.values())[-1]
+    write_passport(result.weights, ours, model.spec, result.run.data.classes)
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

@@ -112,7 +112,7 @@ def prepare(
     Raises: ValueError for what cannot be read (with `skip_unreadable` it is left out), an unknown
     method, and an `out` that does not fit; as `find_pictures` and `find_masks`.
     """
-    check_known(methods)
+    methods = check_known(methods)
     found = find_pictures(images, but=out)
     work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), values, save_maps)
     _need_fitting(work, found, masks)
