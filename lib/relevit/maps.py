@@ -216,7 +216,7 @@ def attention_for_gradients(
     Raises: ValueError as `unfused_attention`.
     """
     on_processor = next(model.parameters()).device.type == "cpu"
-    if not (on_processor and torch.is_autocast_enabled("cpu")):
+    if not (on_processor and torch.is_autocast_enabled("cpu") and hasattr(model, "blocks")):
         return nullcontext()
     layers = attention_layers(model)
     return switched(layers if last is None else layers[len(layers) - last :], "fused_attn")

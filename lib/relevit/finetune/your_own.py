@@ -69,6 +69,7 @@ from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.models.checkpoints import load_weights, save_weights
+from relevit.models.describing import need_grid_in_training
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
@@ -229,6 +230,7 @@ def prepare(
     weights = Path(choices.own_weights) if choices.own_weights else None
     wanted = len(data.classes) if choices.new_head else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
+    options["answers_alone"] = True  # which is all that labels and swaps need
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
     model = scaled(model, data.train.white)
@@ -244,6 +246,7 @@ def prepare(
     drawn = data.finetuning if data.masks == "annotated" else None
     cure, why = taken_cure(choices, images.train, drawn)
     say(f"cure {cure} ({ABOUT[cure]}): {why}")
+    need_what_cures_read(model, [cure, choices.against] if choices.control else [cure])
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     else:
@@ -258,6 +261,18 @@ def prepare(
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
     _plan(run, say)
     return run
+
+
+def need_what_cures_read(model: OwnModel, cures: Sequence[Cure]) -> None:
+    """Raise ValueError, before the work, for cures by maps and a model that has none to train on.
+
+    In training it drops nothing that a map needs: with tokens left out it has no grid.
+    """
+    if not (looking := [cure for cure in cures if cure in LOOKING]):
+        return
+    if model.no_maps:
+        raise ValueError(f"{model.no_maps}; or take the cures label and swap")
+    need_grid_in_training(model.network, model.spec.image_size, looking[0])
 
 
 def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -12,6 +13,7 @@ from timm.layers import to_2tuple
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
+from relevit.base.seeding import seeded
 from relevit.maps import (
     FAMILIES,
     attention_layers,
@@ -19,6 +21,7 @@ from relevit.maps import (
     head_pooling,
     headless,
     patch_grid,
+    prefix_tokens,
     record_attention,
 )
 from relevit.models.registry import tagged, view_of
@@ -75,6 +78,25 @@ def need_maps(name: str, network: nn.Module, size: int) -> None:
     """Raise ValueError that says why a network has no relevance maps."""
     with explained(name):
         _try_it(network, size)
+
+
+def need_grid_in_training(network: nn.Module, size: int, what: str) -> None:
+    """Raise ValueError for a network that leaves out patches in training, whose maps `what` reads.
+
+    Looked at on a copy: a pass in train mode changes what counts its inputs.
+    """
+    alone = copy.deepcopy(network).train()
+    black = torch.zeros(2, 3, size, size).to(next(alone.parameters()))
+    rows, columns = patch_grid(alone, black)
+    with torch.no_grad(), seeded(0, black.device), record_attention(alone) as tape:
+        alone(black)
+    tokens = tape.maps[0].shape[-1]
+    if tokens != rows * columns + prefix_tokens(alone):
+        raise ValueError(
+            f"{what}: in training this {type(network).__name__} leaves out patches, {tokens} of "
+            f"{rows * columns + prefix_tokens(alone)} tokens are left, and its maps have no grid; "
+            "set patch_drop_rate to 0, or take the cures label and swap"
+        )
 
 
 @contextmanager

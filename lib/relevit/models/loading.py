@@ -11,7 +11,6 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -229,11 +228,12 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
         count = model.classes if asked.classes is None else asked.classes
         wide = count == model.classes
     else:
-        if name not in MODELS and asked.weights is None:  # before they are fetched
+        first = name not in MODELS and asked.weights is None  # before they are fetched
+        if first and not asked.answers_alone:
             with torch.device("meta"):
                 empty = _built(model, model.classes, options, asked.seed, both=False)
             side = image_size(name, empty, options.get("img_size"))
-            with nullcontext() if asked.answers_alone else explained(name):
+            with explained(name):
                 attention_layers(empty)
                 patch_grid(empty, torch.empty(1, 3, side, side, device="meta"))
         tensors, place = find_tensors(model, asked, options, read)

@@ -178,33 +178,23 @@ def need_asked_class(task: Task, method: Method) -> str:
     that makes its logit, and not on the others alone.
     Raises: ValueError for maps of another class.
     """
-    head = task.model.head
-    pixels = task.spec.normalise(
-        task.scenes.whole.images[:PROBE], like=next(task.model.parameters())
-    )
+    some, device = task.scenes.whole.images[:PROBE], next(task.model.parameters()).device
+    pixels = task.spec.normalise(some.to(device), like=next(task.model.parameters()))
     with torch.inference_mode():
-        second = task.model.eval()(pixels).topk(2, dim=1).indices
-    asked = {"own": False, "others": False, "as answer": True, "answer's": False}
-    for place, (answer, other) in enumerate(second.tolist()):
-        every = torch.arange(len(head.weight), device=head.weight.device)
+        answer, other = task.model(pixels).topk(2, dim=1).indices.clone().T
+    rows = torch.arange(task.spec.classes, device=device)
 
-        def made(of: int, rows: Tensor | None = None, at: int = place) -> Tensor:
-            model = task.model if rows is None else _with_rows(task.model, rows)
-            target = torch.tensor([of], device=pixels.device)
-            found = undisturbed(model, method, set())(pixels[at : at + 1], target)
-            return fitting(found, task, 1)
+    def made(target: Tensor, changed: Tensor | None = None) -> Maps:
+        model = task.model if changed is None else _with_rows(task.model, changed)
+        return fitting(undisturbed(model, method, set())(pixels, target), task, len(pixels))
 
-        plain = made(other)
-        asked["own"] |= _apart(plain, made(other, every == other))
-        asked["others"] |= _apart(plain, made(other, every != other))
-        of_answer = made(answer)
-        asked["as answer"] &= not _apart(plain, of_answer)
-        asked["answer's"] |= _apart(of_answer, made(answer, every == answer))
-    if asked["own"]:
+    plain, of_answer = made(other), made(answer)
+    if _apart(plain, made(other, torch.isin(rows, other))):
         return ""
-    if not asked["others"]:
+    if not _apart(plain, made(other, ~torch.isin(rows, other))):
         return "its maps are of no class: they hang on no row of the head"
-    if asked["as answer"] and asked["answer's"]:
+    ours = _apart(of_answer, made(answer, torch.isin(rows, answer)))
+    if ours and not _apart(plain, of_answer):
         return "its maps are of the answer, whatever class it is asked for"
     raise ValueError(
         f"judge: {task.name}: the maps are of another class than the one asked for; explain the "

@@ -65,10 +65,10 @@ def judge(
         worths = {"worths": {task.name: worths_record(task) for task in tasks}}
         return found | (worths if given == "truth" else {})
     method = read_method(given)
+    say(f"{len(tasks[0].target)} scenes, {len(tasks)} models: about {seconds(tasks, method):.0f} s")
     for line in dict.fromkeys(need_asked_class(task, method) for task in tasks):
         if line:
             say(f"{name}: {line}")
-    say(f"{len(tasks[0].target)} scenes, {len(tasks)} models: about {seconds(tasks, method):.0f} s")
     left: set[str] = set()
     maps = {task.name: need_saying(maps_of(task, method, left=left), task) for task in tasks}
     if left:

@@ -190,7 +190,7 @@ def audit(options: argparse.Namespace) -> int:
         from reproduction.pipeline.reports.audited import need_free, write_audit
     need_free(options.out)
     choices = _choices(options)
-    subject = _subject(options.own_model, options)
+    subject = _subject(options.own_model, options, answers_alone=True)
     say, _ = _progress(options.quiet)
     found = audit_folder(subject.name, subject.model, subject.classes, choices, say)
     page = write_audit(found, options.out)
@@ -305,17 +305,19 @@ def _unnamed(images: list[Path]) -> Path:
     return Path(f"{images[0].stem}_map.png" if one else "maps")
 
 
-def _subject(name: str, options: argparse.Namespace) -> Any:
-    """A model by name, or that of a run, with the names of its classes."""
+def _subject(name: str, options: argparse.Namespace, answers_alone: bool = False) -> Any:
+    """A model by name, of a folder or of a run, with the names of its classes."""
     from relevit.models.loading import open_model
     from reproduction.pipeline.explained import Subject, class_names
 
     kind = _pairs(options.own_options)
     if options.own_weights and options.compare:
         raise ValueError("--weights is of one model; compare runs, or names that need none")
-    if not Path(name).is_dir():
+    run = (Path(name) / "run.json").is_file() or not (Path(name) / "config.json").is_file()
+    if not (Path(name).is_dir() and run):
         weights = Path(options.own_weights) if options.own_weights else None
-        model = open_model(name, weights, options=kind, device=options.device)
+        how = {"options": kind, "device": options.device, "answers_alone": answers_alone}
+        model = open_model(name, weights, **how)
         return Subject(name, model, _names(options.names) or class_names(model))
     if options.own_weights or kind or options.names:
         raise ValueError(f"{name} is a run with weights, options and names of its own; give none")
