@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import timm
-from torch import nn
+from torch import Tensor, nn
 
+from relevit.base.errors import text_extra
 from relevit.base.seeding import seeded
-from relevit.models.foreign import Foreign
-from relevit.models.passport import Passport, of_transformers
+from relevit.maps import logits_of
+from relevit.models.foreign import FAMILIES, Foreign
+from relevit.models.passport import PROCESSOR, Passport, labels_of, of_transformers, pixels_of
 
 SET = ("num_classes", "in_chans", "pretrained", "pretrained_cfg", "checkpoint_path")
 
@@ -36,13 +40,40 @@ def _plain(value: Any) -> bool:
     return True
 
 
-def as_timm(module: nn.Module) -> nn.Module:
+class Answering(nn.Module):
+    """A classifier of transformers that gives its logits alone, and has no maps."""
+
+    def __init__(self, network: nn.Module, pretrained_cfg: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.network, self.num_classes = network, network.config.num_labels
+        self.pretrained_cfg = dict(pretrained_cfg)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return logits_of(self.network(images), self.num_classes)
+
+
+def answering(folder: Path) -> nn.Module:
+    """A classifier of any family from its folder, as transformers loads it, without its code."""
+    with text_extra(str(folder)):
+        from transformers import AutoModelForImageClassification
+    network = AutoModelForImageClassification.from_pretrained(folder, local_files_only=True).eval()
+    processor = json.loads((folder / PROCESSOR).read_text("utf-8"))
+    return Answering(
+        network, pixels_of(processor) | {"label_names": labels_of(network.config.to_dict())}
+    )
+
+
+def as_timm(module: nn.Module, answers_alone: bool = False) -> nn.Module:
     """A network of transformers or torchvision in timm's anatomy; any other as it is.
 
     Weights are copied. Its pixels are those of its `pretrained_cfg`. Raises: ValueError for a
-    family that has no place there.
+    family that has no place there, unless its answers are all that is wanted.
     """
     name, config = type(module).__name__, getattr(module, "config", None)
+    known = getattr(config, "model_type", None) in FAMILIES
+    if hasattr(config, "model_type") and answers_alone and not known:
+        named = {"label_names": labels_of(config.to_dict())}
+        return Answering(module, {**named, **module.pretrained_cfg})
     if hasattr(config, "model_type"):
         size = tuple(module.pretrained_cfg.get("input_size", (3, 224, 224)))[-1]
         processor = {"size": {"height": size, "width": size}}

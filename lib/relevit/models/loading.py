@@ -37,7 +37,7 @@ from relevit.models.describing import (
 )
 from relevit.models.heads import BOTH, read_both
 from relevit.models.layouts import fill, has_anchor
-from relevit.models.live import as_timm, options_of
+from relevit.models.live import answering, as_timm, options_of
 from relevit.models.passport import CONFIG, Passport, need_alike, passport_beside
 from relevit.models.registry import (
     MODELS,
@@ -141,7 +141,7 @@ def open_model(
         found = _given(unwrapped(name_or_module), asked)
     elif name_or_module in MORE_MODELS:
         found = _added(name_or_module, asked)
-    elif (folder := folder_of(name_or_module)) is not None:
+    elif name_or_module not in MODELS and (folder := folder_of(name_or_module)) is not None:
         found = _of_folder(name_or_module, folder, asked)
     else:
         found = _named(name_or_module, asked)
@@ -172,7 +172,7 @@ def side_of(name: str, options: Mapping[str, Any]) -> Any:
     """
     if name in MORE_MODELS:
         return MORE_MODELS[name](**options)[1].image_size
-    if (folder := folder_of(name)) is not None:
+    if name not in MODELS and (folder := folder_of(name)) is not None:
         passport = passport_beside(folder)
         size = {} if passport is None else dict(passport.options)
         size = {"img_size": "its"} | size | dict(options)
@@ -187,7 +187,12 @@ def _of_folder(name: str, folder: Path, asked: Asked) -> OwnModel:
     """A model of a folder with a config, timm's, transformers' or a run's. Raises: ValueError."""
     if asked.weights not in (None, RANDOM):
         raise ValueError(f"model {name!r}: it has weights of its own; leave others out")
-    passport = passport_beside(folder)
+    try:
+        passport = passport_beside(folder)
+    except ValueError:  # a family of transformers that has no place in timm's anatomy
+        if not asked.answers_alone or asked.new_head or asked.weights == RANDOM:
+            raise
+        return _given(answering(folder), asked)
     if passport is None:
         raise ValueError(
             f"model {name!r}: {folder / CONFIG} names no architecture of timm's and no model_type "
@@ -289,6 +294,11 @@ def _with_passport(
         raise ValueError(
             f"model {name!r}: {passport.place} is of a network without a head of classes; put an "
             f"untrained one there: {NEW_HEAD}"
+        )
+    if passport.foreign and whole and "mean" not in passport.pixels:
+        raise ValueError(
+            f"model {name!r}: {passport.place} has no preprocessor_config.json beside it, so that "
+            "how its pixels were normalised is unknown; put it there"
         )
     if not passport.foreign or whole:
         said = {key: value for key, value in passport.options.items() if key not in RESERVED}
@@ -423,7 +433,7 @@ def _added(name: str, asked: Asked) -> OwnModel:
 def _given(module: nn.Module, asked: Asked) -> OwnModel:
     """A module as it is; a copy of it where weights or a new head are asked for."""
     name, cfg = type(module).__name__, own_cfg(module)
-    module = as_timm(module)
+    module = as_timm(module, asked.answers_alone)
     if asked.options:
         raise ValueError(
             f"model {name}: options {sorted(asked.options)} are for models made by name"

@@ -149,16 +149,28 @@ def of_transformers(
         )
     view = _view(processor, int(config.get("vision_config", config).get("image_size", 224)))
     foreign = FAMILIES[kind](config, view.crop)
-    labels = {int(k): str(v) for k, v in config.get("id2label", {}).items()}
-    told = any(name != f"LABEL_{number}" for number, name in labels.items())
-    pixels: dict[str, Any] = {"input_size": (3, view.crop, view.crop)}
-    if "image_mean" in processor:
-        pixels |= {"mean": tuple(processor["image_mean"]), "std": tuple(processor["image_std"])}
-        pixels |= {"crop_pct": view.crop_pct, "interpolation": view.interpolation}
-        pixels |= {"crop_mode": view.crop_mode}
-    names = _names(labels, {}, None, place) if told and foreign.head else ()
+    names = labels_of(config) if foreign.head else ()
+    pixels = pixels_of(processor, view.crop)
     more = (None if foreign.head else 0, foreign, foreign.epsilon, foreign.both)
     return Passport(place, foreign.timm_name, foreign.options, pixels, names, *more)
+
+
+def labels_of(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a config of transformers calls the outputs; nothing where it only numbers them."""
+    labels = {int(k): str(v) for k, v in config.get("id2label", {}).items()}
+    told = any(name != f"LABEL_{number}" for number, name in labels.items())
+    return _names(labels, {}, None, CONFIG) if told else ()
+
+
+def pixels_of(processor: Mapping[str, Any], side: int = 224) -> dict[str, Any]:
+    """What a processor of transformers says of pixels, as timm's `pretrained_cfg` does."""
+    view = _view(processor, side)
+    found: dict[str, Any] = {"input_size": (3, view.crop, view.crop)}
+    if "image_mean" in processor:
+        found |= {"mean": tuple(processor["image_mean"]), "std": tuple(processor["image_std"])}
+        found |= {"crop_pct": view.crop_pct, "interpolation": view.interpolation}
+        found |= {"crop_mode": view.crop_mode}
+    return found
 
 
 def _view(processor: Mapping[str, Any], side: int) -> View:
@@ -211,8 +223,7 @@ def config_of(network: nn.Module, spec: ModelSpec, names: Sequence[str]) -> dict
         "interpolation": view.interpolation,
         "crop_mode": view.crop_mode,
         "num_classes": spec.classes,
-        "first_conv": "patch_embed.proj",
-        "classifier": "head",
+        **{key: network.pretrained_cfg.get(key) for key in ("first_conv", "classifier")},
     }
     named = {"label_names": list(names)} if len(names) == spec.classes else {}
     own = {"both": True} if getattr(network, "global_pool", "") == BOTH else {}

@@ -181,8 +181,9 @@ def need_asked_class(task: Task, method: Method) -> str:
     some, device = task.scenes.whole.images[:PROBE], next(task.model.parameters()).device
     pixels = task.spec.normalise(some.to(device), like=next(task.model.parameters()))
     with torch.inference_mode():
-        answer, other = task.model(pixels).topk(2, dim=1).indices.clone().T
-    rows = torch.arange(task.spec.classes, device=device)
+        logits = task.model(pixels)
+    answer, other = logits.clone().topk(2, dim=1).indices.T
+    rows = torch.arange(logits.shape[1], device=device)
 
     def made(target: Tensor, changed: Tensor | None = None) -> Maps:
         model = task.model if changed is None else _with_rows(task.model, changed)

@@ -16,6 +16,7 @@ from torch import nn
 
 from relevit.finetune.own_outputs import known_names, possible_places, settled
 from relevit.models import load_model, open_model
+from relevit.models.checkpoints import save_weights
 from relevit.models.passport import config_of, write_passport
 
 from .conftest import SMALL, made
@@ -132,6 +133,26 @@ def test_what_has_no_place_in_timms_anatomy_is_refused_by_name(tmp_path, said):
         open_model(str(tmp_path))
 
 
+def test_for_answers_alone_any_classifier_will_do(tmp_path):
+    network = REFUSED["swin"]()
+    network.config.id2label = LABELS
+    images = torch.randn(2, 3, 32, 32)
+    network.pretrained_cfg = PIXELS | {"input_size": (3, 32, 32)}
+    for given in (network, str(kept(network, tmp_path))):
+        own = open_model(given, answers_alone=True)
+        with torch.no_grad():
+            same(own.network(images), network(images).logits)
+        assert "no relevance maps" in own.no_maps and own.spec.mean == PIXELS["mean"]
+    plain = timm.create_model("resnet18", num_classes=3).eval()
+    torch.save(plain.state_dict(), tmp_path / "r.pth")
+    own = open_model("resnet18", tmp_path / "r.pth", answers_alone=True)
+    with torch.no_grad():
+        same(own.network(images), plain(images))
+    assert own.spec.classes == 3 and "no relevance maps" in own.no_maps
+    with pytest.raises(ValueError, match="ResNet has no blocks"):
+        open_model(plain)
+
+
 # timm's own words
 
 
@@ -196,8 +217,6 @@ def test_what_is_written_is_read_again(tmp_path, three, whole):
     if not whole:
         three.head = nn.Sequential(nn.Linear(16, 8), nn.GELU(), nn.Linear(8, 3))
     own, weights = open_model(three), tmp_path / "weights.safetensors"
-    from relevit.models.checkpoints import save_weights
-
     save_weights(weights, three, own.spec.name)
     write_passport(weights, three, own.spec, NAMES)
     if not whole:
