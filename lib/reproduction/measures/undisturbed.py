@@ -83,6 +83,7 @@ def shared_kept(left: set[str]) -> Iterator[None]:
         random.setstate(pythons)
 
 
-def _drawn() -> str:
-    """How far numpy's and Python's random numbers have gone."""
-    return repr((np.random.get_state()[1:3], random.getstate()))  # noqa: NPY002
+def _drawn() -> tuple[bytes, int]:
+    """How far numpy's random numbers have gone. (Python's go on by checks of types, too.)"""
+    state = np.random.get_state()  # noqa: NPY002
+    return state[1].tobytes(), state[2]
