@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from timm.data import ImageNetInfo
 from torch import nn
 
 from relevit.choices.own import OwnChoices
@@ -17,7 +16,7 @@ from relevit.data.batch import Batch
 from relevit.data.own.folder import read_data
 from relevit.evaluate.lean import CONDITIONS, Interval, lenders
 from relevit.finetune import own_audit, own_images
-from relevit.finetune.own_audit import Audit, audit_folder, head_places, sentence
+from relevit.finetune.own_audit import Audit, audit_folder, sentence
 from relevit.masks import AutomaticMasks
 from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
@@ -219,19 +218,6 @@ def test_of_many_classes_some_are_drawn_with_several_images_each(data):
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
     every = own_images.sample_evenly(read_data(data), 30, 0)
     assert np.bincount(every.labels).tolist() == [10, 10, 10]
-
-
-def test_classes_are_found_in_the_head():
-    assert head_places(["Cat", "ant"], ["ant", "bat", "cat, house cat"]) == [2, 0]
-    assert head_places(["x", "y"], ["class 0", "class 1"]) == [0, 1]
-    synsets = ImageNetInfo("imagenet-1k").label_names()
-    assert head_places([synsets[5], synsets[3]], [f"class {i}" for i in range(1000)]) == [5, 3]
-    # A whole name comes before a part of another's, and what may be several is refused.
-    assert head_places(["cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]) == [1]
-    with pytest.raises(ValueError, match="'crane' of the images may be 0 'crane' and 1 'crane' of"):
-        head_places(["crane"], ["crane", "crane", "ant"])
-    with pytest.raises(ValueError, match="'dog' of the images are none of the 3 that the model"):
-        head_places(["dog", "ant"], NAMES)
 
 
 @pytest.mark.parametrize(
