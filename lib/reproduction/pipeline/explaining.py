@@ -199,6 +199,12 @@ def explain_pictures(
         for found in maps:
             model = f"{found[0].row['model']}: " if len(maps) > 1 else ""
             say(f"{name}: {model}{_classes(found[:top], found)}")
+            if flat := [
+                one.row["method"] for one in found if one.patches.max() <= one.patches.min()
+            ]:
+                say(
+                    f"{name}: the map of {', '.join(flat)} is the same everywhere, and says nothing"
+                )
     table = pd.DataFrame(rows)
     if not work.kind:
         _write_tables(work, table, thumbs)

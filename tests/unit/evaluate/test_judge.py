@@ -45,7 +45,7 @@ LEFT = {  # what is left behind, and by what
     "train or eval mode": "model.train()",
     "frozen weights": "model.requires_grad_(False)",
     "another forward": "model.blocks[0].forward = model.blocks[0].forward",
-    "other parts": "model.norm = torch.nn.Identity()",
+    "other parts": "model.norm = torch.nn.Dropout(0).eval()",
     "the random state": "torch.rand(1)",
     "the random state, numpy's": "np.random.rand()",
     "the gradient switch": "torch.set_grad_enabled(False)",
