@@ -15,7 +15,7 @@ from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.pixels import integrated_gradients, smoothgrad
 from relevit.attribution.readout import legrad, read_and_logits, readout
-from relevit.choices.words import TrainedMap
+from relevit.choices.words import ALIASES, TrainedMap
 from relevit.data.inputs import Picture, model_input
 from relevit.maps import (
     Inputs,
@@ -57,19 +57,6 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
 }
 
 OURS = frozenset(METHODS)  # others are what somebody has added
-# What others call them.
-ALIASES = {
-    "attention_rollout": "rollout",
-    "chefer": "gae",
-    "generic_attention": "gae",
-    "transformer_explainability": "gae",
-    "grad_cam": "gradcam",
-    "attention": "raw_attention",
-    "chefer_lrp": "transformer_attribution",
-    "attnlrp": "attn_lrp",
-    "ig": "integrated_gradients",
-    "smooth_grad": "smoothgrad",
-}
 # Below zero is what speaks against the class.
 SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own

@@ -12,6 +12,7 @@ import torch
 
 from habitats.homes import habitats
 from relevit.attribution import METHODS
+from relevit_own.cli import main
 from reproduction.measures import judged
 from reproduction.measures.causal import ZEROS, worth_overlap_pct
 from reproduction.measures.judge import (
@@ -28,7 +29,6 @@ from reproduction.measures.judge import (
     truths,
 )
 from reproduction.measures.judged import as_json, judge, read_method, read_records
-from reproduction.pipeline.cli import main
 
 PAGE = Path(__file__).parents[3] / "docs" / "judge.md"
 CODE = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"))
@@ -269,12 +269,7 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         ("FILE:other", "'other' in .* is no function"),
         ("FILE:broken", "cannot be loaded .*division by zero"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
-        ("--cure swop", "'swop' is no cure; give FILE.py:NAME"),
-        ("--cure HERE.pth", "'HERE.pth' is no cure"),
         ("HERE.pth", "'HERE.pth' is no method"),
-        ("--cure FILE:other", "'other' in .* is no function"),
-        ("--cure label --out mine.csv", "mine.csv is no JSON file"),
-        ("--cure label --task none.yaml", "none.yaml"),
     ],
 )
 def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, capsys, given, said):
@@ -283,7 +278,6 @@ def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, ca
     path.write_text("1 / 0\n" if "broken" in given else "x = 1\n")
     (tmp_path / "HERE.pth").touch()
     monkeypatch.setattr("reproduction.measures.judge.open_tasks", None)
-    monkeypatch.setattr("reproduction.runs.cure_judge.open_task", None)
     assert main(["judge", *given.replace("FILE", str(path)).split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and re.search(said, error)

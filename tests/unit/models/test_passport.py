@@ -14,10 +14,10 @@ import transformers as hf
 from PIL import Image
 from torch import nn
 
-from relevit.finetune.own_outputs import known_names, possible_places, settled
 from relevit.models import load_model, open_model
 from relevit.models.checkpoints import save_weights
 from relevit.models.passport import config_of, write_passport
+from relevit_own.outputs import known_names, possible_places, settled
 
 from .conftest import SMALL, made
 
