@@ -33,7 +33,7 @@ from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
 from relevit.finetune.augmenting import backgrounds
 from relevit.finetune.epochs import WEIGHTS, History
-from relevit.finetune.learning_rate import highest_passing, judge
+from relevit.finetune.learning_rate import highest_passing, judge, taken_rate
 from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
@@ -361,24 +361,8 @@ def _judged(row: Mapping[str, Any]) -> str:
 
 
 def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
-    """By the paper's rule (`highest_passing`); where none passes it, the one that harms least.
-
-    That is the smallest fall of top-1, and of equal falls the smallest rise of the class loss.
-    Raises: ValueError when the loss became infinite at every rate.
-    """
-    passing = highest_passing(rates, run.choices.limit_pts)
-    if passing is not None:
-        return passing
-    finite = rates[np.isfinite(rates["drop_pts"])]
-    if finite.empty:
-        raise ValueError(
-            f"finetune: the loss became infinite at each of the rates {sorted(rates['lr'])}; give "
-            "a lower one, such as --rate 1.0e-7"
-        )
-    harm = finite.assign(drop=finite["drop_pts"].clip(lower=0)).assign(
-        rise=finite["class_loss"] - finite["class_loss_before"]
-    )
-    return float(harm.sort_values(["drop", "rise", "lr"])["lr"].iloc[0])
+    """By the paper's rule; where no rate passes it, the lowest. Raises: as `taken_rate`."""
+    return taken_rate(rates, run.choices.limit_pts)
 
 
 def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
@@ -388,7 +372,7 @@ def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
     row = rates.set_index("lr").loc[lr].to_dict()
     return (
         f"no rate passes the rule (top-1 within {run.choices.limit_pts:g} points, no rise of the "
-        f"class loss); {lr:g} harms least and is taken: {_judged(row)}"
+        f"class loss); {lr:g} is the lowest and is taken: {_judged(row)}"
     )
 
 
