@@ -116,10 +116,10 @@ def test_torchvisions_file_and_network(tmp_path, wrapped):
     assert own.spec.mean == (0.485, 0.456, 0.406), "that of all of torchvision's weights"
 
 
+SWIN = ("Swin", "SwinForImageClassification", {"image_size": 32, "embed_dim": 12,
+        "depths": [1, 1], "num_heads": [2, 2], "window_size": 4})  # fmt: skip
 REFUSED = {
-    "swin": lambda: of_transformers("Swin", "SwinForImageClassification", {
-        "image_size": 32, "embed_dim": 12, "depths": [1, 1], "num_heads": [2, 2],
-        "window_size": 4}),
+    "swin": lambda: of_transformers(*SWIN),
     "without a head of classes": lambda: of_transformers("ViT", "ViTModel", INSIDE),
     "no head of classes|without a head": lambda: of_transformers("CLIP", "CLIPModel", TWO),
     "SigLIP's tower pools by attention": lambda: of_transformers("Siglip", "SiglipModel", TWO),
@@ -134,8 +134,7 @@ def test_what_has_no_place_in_timms_anatomy_is_refused_by_name(tmp_path, said):
 
 
 def test_for_answers_alone_any_classifier_will_do(tmp_path):
-    network = REFUSED["swin"]()
-    network.config.id2label = LABELS
+    network = of_transformers(*SWIN, id2label=LABELS)
     images = torch.randn(2, 3, 32, 32)
     network.pretrained_cfg = PIXELS | {"input_size": (3, 32, 32)}
     for given in (network, str(kept(network, tmp_path))):
