@@ -3,12 +3,11 @@
 In the order of reading: `settings` (and the paper's own), `step` (the losses of a
 batch: the method on one page), `loop` and `epochs`, `run` (from a start to a finetuned model, and
 what is looked at after each epoch), `baselines` (what GradMask and RRR train), `augmenting` (what
-is done to images by their masks), `learning_rate` (the paper's rule), `own_audit` (does one's own
-model lean on context?), `your_own` (all of it on that and one's own images).
+is done to images by their masks), `learning_rate` (the paper's rule).
 """
 
 from relevit.finetune import augmenting, baselines
-from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
+from relevit.finetune.learning_rate import highest_passing, judge, taken_rate
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import (
     BASELINES,
@@ -25,7 +24,6 @@ __all__ = [
     "FinetuneSettings",
     "augmenting",
     "baselines",
-    "choose_learning_rate",
     "finetune",
     "highest_passing",
     "judge",
@@ -35,4 +33,5 @@ __all__ = [
     "paper_weights",
     "resolved",
     "step_losses",
+    "taken_rate",
 ]

@@ -2,7 +2,7 @@
 
 What stages share stands once (`Common`). What is left here are relations between stages: one reads
 what another makes, or is compared with it. That the arms of a notebook are settings of 02_finetune
-is seen where the table of runs is made (`reproduction.runs.table`).
+is seen where the table of runs is made (`reproduction.runs.grids`).
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ class Pipeline(Common):
 
     preset: Name
     notebooks: list[Literal[NOTEBOOKS]] = Field([], description="of the preset; empty: all")
+    runs_alone: bool = Field(False, description="their runs are made, and no notebook is run")
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: Count[1, 10**9] = Field(500, description="free space that a run needs")
     gpu_mb: Count[1, 10**6] = Field(2000, description="of a GPU's memory, that a stage needs")

@@ -21,8 +21,8 @@ from reproduction.measures.paired import BASIS, ORIGINAL, figure_means
 from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
-from reproduction.runs import outcomes, table
-from reproduction.runs.runs import ROOM
+from reproduction.runs import effects, grids
+from reproduction.runs.run import ROOM
 from reproduction.stages import preset_file
 
 RUN = ["world", "arm", "seed", "dataset"]
@@ -62,7 +62,7 @@ def result_files(
 def sets(answers: pd.DataFrame) -> pd.DataFrame:
     """Top-1 of each set, arm and seed: of the original, and finetuned without and with the terms.
 
-    `answers` as from `runs.outcomes.study`.
+    `answers` as from `runs.effects.study`.
     """
     top1 = 100 * answers.groupby([*RUN, "relevance"], observed=True)["right"].mean()
     wide = top1.unstack("relevance").set_axis(["without_pct", "with_pct"], axis=1).reset_index()
@@ -97,9 +97,9 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     One row each for `original`, `with` and `without`: figures of `runs.Row` as means over seeds,
     mIoU of GAE's maps, and on set `a` worths in logits and the context's share, of one seed.
     """
-    means = figure_means(tables["03_robustness/figures"]).loc[table.OWN]
-    keys = {"original": (ORIGINAL, False), "with": (table.OURS, True),
-            "without": (table.OURS, False)}  # fmt: skip
+    means = figure_means(tables["03_robustness/figures"]).loc[grids.OWN]
+    keys = {"original": (ORIGINAL, False), "with": (grids.OURS, True),
+            "without": (grids.OURS, False)}  # fmt: skip
     named = ["on_object_pct", "background_gap_pts"]
     found = pd.DataFrame({name: means.loc[key, named] for name, key in keys.items()}).T
     maps = tables["07_segmentation/finetuned_segmentation"]
@@ -142,7 +142,7 @@ def _run_seconds(preset: str, log: Path) -> dict[str, int]:
     """The median of each kind of run, by what `reproduction.pipeline.make` last said of each."""
     said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     seconds = dict(re.findall(rf"(?m)\b{ROOM}[/\\](\S+): (\d+) s$", said))
-    rows = table.of_preset(read_preset(preset_file(preset))) if seconds else {}
+    rows = grids.of_preset(read_preset(preset_file(preset))) if seconds else {}
     of_kind: dict[str, list[int]] = {}
     for name, row in rows.items():
         if name in seconds:
@@ -166,7 +166,7 @@ def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
 
     The study kept no changes by seed.
     """
-    study = outcomes.of_study(question)
+    study = effects.of_study(question)
     basis = [name for name in ours if name.endswith((*BASIS, "images"))]
     both = {preset: ours.reindex(columns=[*study.columns, *basis]), "study": study}
     found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)

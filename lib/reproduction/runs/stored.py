@@ -18,8 +18,8 @@ from habitats.cutouts import SHIFTED_SETS
 from relevit.base.files import project_root
 from relevit.evaluate.intervals import estimate
 from reproduction.params.cells import Params
-from reproduction.runs.in_words import points
-from reproduction.runs.table import MODELS, OWN
+from reproduction.runs.effects import points
+from reproduction.runs.grids import MODELS, OWN
 from reproduction.stages import changed_from_preset
 
 PRESET = "workshop"  # whose run it is
@@ -29,7 +29,7 @@ IMAGE = ["dataset", "index"]
 
 
 def named(answers: pd.DataFrame) -> pd.DataFrame:
-    """Answers of `outcomes.study` by one name a model, as the file has them.
+    """Answers of `effects.study` by one name a model, as the file has them.
 
     With TWINS these are MODELS, those of the preset's own setting and world; else the arm is the
     name, with exact masks in the own world.
@@ -64,7 +64,7 @@ def answers(lesson: str) -> pd.DataFrame:
 
 
 def beside(cfg: Params, here: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """Answers of `outcomes.study` and the stored ones, each by what it is: *yours*, *stored*.
+    """Answers of `effects.study` and the stored ones, each by what it is: *yours*, *stored*.
 
     Where the stored preset itself runs, as it is in its file, there is one of them alone.
     """
