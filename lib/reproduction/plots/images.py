@@ -42,6 +42,7 @@ from reproduction.plots.style import (
     REST,
     SIGNED_HEAT,
     SIGNED_TICKS,
+    named,
     readable,
     write,
 )
@@ -210,7 +211,8 @@ def phrase_figure(
     """
     size = tuple(pairs.images.shape[-2:])
     rows = [
-        (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
+        (named(name), to_heatmap(both.flatten(0, 1).float(), size, grid))
+        for name, both in maps.items()
     ]
     titles = [fill(phrases[label], 26) for label in pairs.labels.flatten().tolist()]
     own = pairs.masks.flatten(0, 1)[:, None]
@@ -258,7 +260,7 @@ def maps_grid(
     for name, values in maps.items():
         found = values.detach().cpu().nan_to_num()
         heat = to_heatmap(found, size, grid, normalise=not (found < 0).any())
-        rows.append((name.replace("|", " x\n"), heat))
+        rows.append((named(name).replace("|", " x\n"), heat))
     return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
 
 
