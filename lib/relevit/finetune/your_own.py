@@ -29,7 +29,6 @@ from relevit.choices.own import OwnChoices
 from relevit.choices.words import OWN_CURES, Cure
 from relevit.data.batch import Batch
 from relevit.data.filling import fit_for_swap
-from relevit.data.own.check import samples
 from relevit.data.own.listing import Listing
 from relevit.evaluate.frozen_features import linear_probe
 from relevit.evaluate.intervals import mean_interval
@@ -154,11 +153,22 @@ class OwnRun:
         """Where tokens of blocks that are not trained are kept until the run is finished."""
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
-    @property
-    def shown(self) -> Listing:
-        """Test images for pictures: of as many classes as possible, of the last shifted set, or
-        held out."""
-        return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
+    def shown(self, answers: pd.DataFrame) -> Listing:
+        """Test images for pictures, of the set in which the cure turned most answers: newly right
+        and newly wrong ones by turns, the first of each, and then others.
+
+        `answers` are those of `answer_all`.
+        """
+        models = answers["model"].unique()
+        right = answers.assign(right=answers["label_rank"] == 0).pivot(
+            index=["dataset", "index"], columns="model", values="right"
+        )
+        change = right[models[-1]].astype(int) - right[models[0]].astype(int)
+        name = change.abs().groupby("dataset").sum().idxmax()
+        kinds = change[name].sort_index()
+        turn = kinds.groupby(kinds).cumcount().where(kinds != 0, len(kinds))
+        part = sample(self.data.test[name], self.choices.test_images, self.choices.seed)
+        return part.select(turn.sort_values(kind="stable").index[: self.choices.shown])
 
 
 # Which cure
@@ -471,9 +481,11 @@ def audit_all(
         return {}
 
 
-def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
+def examples(
+    run: OwnRun, models: Mapping[str, nn.Module], answers: pd.DataFrame
+) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch, names = read(run.shown, run.model.view), list(run.data.classes)
+    batch, names = read(run.shown(answers), run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 
 

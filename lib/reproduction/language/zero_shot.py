@@ -5,14 +5,13 @@ Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32, zero-shot on ImageNet), Table 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pandas as pd
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from habitats.benchmark import Benchmark
 from relevit.data.batch import Batch
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import SHARES_PCT, Erasing, auc_table
@@ -21,16 +20,11 @@ from relevit.text.clip.dual import CLIP_METHODS
 from reproduction.language.encoders import Encoder
 from reproduction.measures.methods import perturb, perturb_by_label, shared_maps
 
-READ_AT_ONCE = 100  # images of a benchmark
 
-
-def right_answers(encoder: Encoder, images: Benchmark, count: int) -> Bool[Tensor, " images"]:
-    """Whether the most similar prompt is that of the class, of the first images of `val`.
-
-    Images of unknown class are left out.
-    """
+def right_answers(encoder: Encoder, batches: Iterable[Batch]) -> Bool[Tensor, " images"]:
+    """Whether the most similar prompt is that of the class; images without a class are left out."""
     dual, texts, found = encoder.dual, encoder.texts(), []
-    for batch in images.batches("val", count, READ_AT_ONCE, size=dual.spec.image_size):
+    for batch in batches:
         known = batch.select(batch.labels >= 0)
         if len(known):
             seen = dual.embed_images(dual.spec.normalise(known.images, like=dual.scale))

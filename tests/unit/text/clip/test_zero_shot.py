@@ -1,7 +1,6 @@
 """Zero-shot answers against chance, and the perturbation test on prompts."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -28,8 +27,7 @@ def encoder(single):
 
 def test_answers_are_sought_among_the_prompts_and_unknown_classes_left_out(encoder, batch):
     known = replace(batch, labels=torch.where(batch.labels == batch.labels[1], -1, batch.labels))
-    images = SimpleNamespace(batches=lambda *_, size: iter([known]))
-    right = right_answers(encoder, images, 4)
+    right = right_answers(encoder, [known])
     assert len(right) == int((known.labels >= 0).sum())
     (row,) = zero_shot_table(encoder, torch.tensor([True, True, True, False])).itertuples()
     assert (row.images, row.accuracy_pct, row.chance_pct) == (4, 75, pytest.approx(100 / 3))
