@@ -81,10 +81,8 @@ LESSONS = {
         ),
     ),
     "10_your_own": Lesson(
-        "the model leans, and relevance adds to what more training does",
-        lambda gap, cured, ours, sets, without, _, adds, __: (
-            gap > max(10, cured) and ours > without and adds > 0
-        ),
+        "the model leans, and less after the cure",
+        lambda gap, cured, adds, low, high, *_: gap > max(10, cured) and low < adds < high,
     ),
 }
 

@@ -36,8 +36,9 @@ def head_explorer(
 ) -> Explorer:
     """A widget to choose a model's map, an image, a layer and a head, and to see what they share.
 
-    `views` has one entry a model; `titles` names the images, for example by their class. It begins at a `layer`, by default the last, which is nearest
-    to the answer, and a `head`. Of a model with fewer layers or heads the last one is shown.
+    `views` has one entry a model; `titles` names the images, for example by their class. It begins
+    at a `layer`, by default the last, which is nearest to the answer, and a `head`. Of a model with
+    fewer layers or heads the last one is shown.
     """
     seen = {
         f"{model}: {name}" if len(views) > 1 else name: (model, name)
