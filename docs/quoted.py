@@ -449,17 +449,6 @@ def _audit_known() -> Table:
     }
 
 
-def _judge_cures() -> Table:
-    """A row a cure that `relevit judge --cure` has judged, the largest gain first."""
-    from reproduction.runs import cure_judge  # loads torch
-
-    records = cure_judge.read_records(cure_judge.CureTask.read(), RESULTS / "judge_cures")
-    rows = cure_judge.rows(records).reset_index()
-    columns = {name: lambda row, name=name: row[name] for name in rows.columns[1:]}
-    named = {"cure": lambda row: row["cure"] if row["cure"][0] == "(" else f"`{row['cure']}`"}
-    return rows, named | columns
-
-
 def _judge_groups() -> Table:
     """In which group of equals each method is, by zero and model; the best of its worst first.
 
@@ -599,7 +588,6 @@ TABLES: dict[str, Callable[[], Table]] = {
     "judge_models": _judge_models,
     "judge_agreement": _judge_agreement,
     "judge_draws": _judge_draws,
-    "judge_cures": _judge_cures,
     "prices": lambda: _along(
         exact="", TokenCut="masks=tokencut", boxes="masks=boxes", one_in_three="masks=a_third"
     ),

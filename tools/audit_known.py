@@ -32,7 +32,7 @@ from relevit.finetune.epochs import WEIGHTS
 from relevit.finetune.own_images import tokencut_masks
 from relevit.models.loading import OwnModel, open_model
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.runs import make_missing, original_of_world
+from reproduction.runs.run import make_missing, original_of_world
 from reproduction.stages import preset_file
 
 TARGET = project_root() / "docs" / "results" / "audit_known.csv"
@@ -49,8 +49,10 @@ def models(runs: Path) -> Iterator[tuple[str, Path]]:
     for folder in map(folders.get, sorted(folders)):
         name = re.sub(r"-[0-9a-f]{6}$", "", folder.name)
         if name.startswith("original.") or NOT_LEANING in name:
-            own = "." not in name.removeprefix("original.")  # the preset's own is in 00_start
-            yield name, (runs.parent / "00_start" if own else folder) / WEIGHTS
+            own = name.startswith("original.") and ".home_" not in name
+            if own:  # one for all seeds, in 00_start
+                name, folder = name.removesuffix(".seed0"), runs.parent / "00_start"
+            yield name, folder / WEIGHTS
 
 
 def less_at_home() -> Iterator[Path]:

@@ -18,7 +18,7 @@ import torch
 from relevit.data.batch import Batch
 from relevit.finetune.settings import FinetuneSettings
 from relevit.models.spec import HALF, ModelSpec
-from reproduction.runs.outcomes import step_price
+from reproduction.runs.effects import step_price
 
 LABELS = {"weights": {"relevance": 0.0, "classification": 0.05}}
 STEPS: dict[str, dict[str, Any]] = {

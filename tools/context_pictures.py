@@ -17,13 +17,13 @@ from habitats.cutouts import TEST_SETS
 from relevit.base.files import project_root
 from relevit.evaluate import look
 from relevit.models import load_model
-from reproduction import plots
+from reproduction import plots, runs
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
 from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
-from reproduction.runs import outcomes, runs, table
-from reproduction.runs.table import OURS, OWN
+from reproduction.runs import effects, grids
+from reproduction.runs.grids import OURS, OWN
 from reproduction.stages import preset_file, stage_folder
 
 DOCS = project_root() / "docs"
@@ -56,7 +56,7 @@ def samples(bench, target: Path) -> None:
 def before_after(cfg: Params, target: Path) -> None:
     """The images of set a on whose things the original's relevance lies most, by rank alone."""
     bench = open_benchmark(cfg)
-    twins = table.of(cfg).set_index(outcomes.TWINS)["run"]
+    twins = grids.of(cfg).set_index(effects.TWINS)["run"]
     batch = runs.shared_out(bench, cfg.model, cfg.looked_at)
     spec = bench.spec(cfg.model)
     keys = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}

@@ -14,14 +14,13 @@ from habitats.cutouts import SHIFTED_SETS
 from relevit.base.files import project_root
 from relevit.evaluate.predictions import predict
 from relevit.models import load_model
-from reproduction import plots
+from reproduction import plots, runs
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.params.cells import params_of
-from reproduction.runs import outcomes, runs
-from reproduction.runs import table as run_table
-from reproduction.runs.outcomes import ARM
-from reproduction.runs.runs import Row, training_images
-from reproduction.runs.table import OWN
+from reproduction.runs import effects, grids
+from reproduction.runs.effects import ARM
+from reproduction.runs.grids import OWN
+from reproduction.runs.run import Row, training_images
 from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
@@ -72,12 +71,12 @@ def known_pct(row: Row) -> float:
 def table(preset: str) -> pd.DataFrame:
     """A row for each arm, kind of masks and original, and what it is held against."""
     cfg = params_of("04_cures").from_preset(preset_file(preset))
-    bench, asked = open_benchmark(cfg), run_table.of(cfg)
-    rows, missing = outcomes.split(asked[asked["part"] == "arms"], missing=True)
+    bench, asked = open_benchmark(cfg), grids.of(cfg)
+    rows, missing = effects.split(asked[asked["part"] == "arms"], missing=True)
     print(*missing.values(), sep="\n")
     if rows.empty:
         return pd.DataFrame()
-    answers, figures = outcomes.study(rows, [*ARM, "seed"])
+    answers, figures = effects.study(rows, [*ARM, "seed"])
     seen = dict(list(answers.groupby(ARM, sort=False)))
     looked = figures.groupby(ARM, sort=False)["background_gap_pts"].mean()
     first = rows.drop_duplicates(ARM).set_index(ARM)["run"]

@@ -17,9 +17,9 @@ from typing import Any
 
 import pandas as pd
 
+from reproduction import runs
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs import runs
-from reproduction.runs.runs import Row
+from reproduction.runs.run import Row
 from reproduction.stages import preset_file, read_stage
 
 RATES = (1e-6, 5e-6, 2.5e-5)

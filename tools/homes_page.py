@@ -27,10 +27,10 @@ from reproduction.measures import paired
 from reproduction.params.cells import params_of
 from reproduction.plots.images import Tile, bare, draw_tile, pixels_of, tile_grid
 from reproduction.plots.style import stored
-from reproduction.runs import table
-from reproduction.runs.outcomes import TWINS
-from reproduction.runs.runs import weights_of
-from reproduction.runs.table import OURS, OWN
+from reproduction.runs import grids
+from reproduction.runs.effects import TWINS
+from reproduction.runs.grids import OURS, OWN
+from reproduction.runs.run import weights_of
 from reproduction.stages import preset_file
 
 DOCS = project_root() / "docs"
@@ -128,7 +128,7 @@ def words(names: list[str], looks: dict[str, Look]) -> list[dict]:
 def main() -> None:
     plots.set_style()
     cfg = params_of("03_robustness").from_preset(preset_file("workshop"))
-    bench, twins = open_benchmark(cfg), table.of(cfg).set_index(TWINS)["run"]
+    bench, twins = open_benchmark(cfg), grids.of(cfg).set_index(TWINS)["run"]
     spec = bench.spec(cfg.model)
     batch = scenes(bench, spec.image_size)
     looks = {}

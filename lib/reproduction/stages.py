@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from relevit.base.files import project_root, run_folder, write_atomically
+from relevit.base.files import digest, project_root, run_folder, write_atomically
 from relevit.base.results import Kept, read_json
 from relevit.choices.messages import shown
 from reproduction.params.cells import Params, params_of
@@ -52,11 +51,6 @@ def changed_from_preset(cfg: Params) -> dict[str, tuple[Any, Any]]:
         for each in (type(cfg).from_preset(path), cfg)
     )
     return {key: (theirs[key], ours[key]) for key in ours if theirs[key] != ours[key]}
-
-
-def digest(values: dict[str, Any]) -> str:
-    """A few letters that other values would not have."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def preset_file(preset: str) -> Path:

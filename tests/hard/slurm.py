@@ -1,5 +1,8 @@
 """One node of a real Slurm with two stand-in GPUs, in a folder: `python -m hard.slurm FOLDER`.
 
+Processes of a job are found by their group, as cgroups are the system's: by their parents alone one
+whose parent has ended first is lost, and stays.
+
 From the system's packages (Debian: `apt install slurm-wlm munge slurmdbd mariadb-server`), as any
 user: all servers run as whoever starts them, on free ports, with sockets and states in the folder.
 """
@@ -53,7 +56,7 @@ SlurmdPidFile={folder}/slurmd.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.log
 SlurmdParameters=config_overrides
-ProctrackType=proctrack/linuxproc
+ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 MpiDefault=none
 SwitchType=switch/none

@@ -85,6 +85,15 @@ def queued(cluster: Node, project: Path | None = None) -> list[str]:
     return cluster.ask("squeue", "--noheader", "--format=%A").split()
 
 
+def told(project: Path) -> list[tuple]:
+    """The processes that still work in a project, and whose they are."""
+    found = []
+    for process in working_in(project):
+        with suppress(psutil.Error):
+            found.append((process.cmdline(), [parent.name() for parent in process.parents()]))
+    return found
+
+
 def soon(true, seconds: float = GONE_S) -> bool:
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
@@ -114,7 +123,7 @@ def test_no_job_is_left_of_a_run_that_is_stopped_anyhow_and_it_goes_on(cluster, 
         process.send_signal(how)
         assert process.wait(GONE_S) == (STOPPED if how == signal.SIGTERM else -how), said(project)
         assert soon(lambda: not queued(cluster)), (how, moment)
-        assert soon(lambda: not working_in(project)), working_in(project)
+        assert soon(lambda: not working_in(project)), told(project)
 
     (project / "noted").unlink(missing_ok=True)
     as_a_job = ("srun", "--partition=gpu", "--mem=500", "--job-name=pipeline")

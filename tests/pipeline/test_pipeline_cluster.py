@@ -15,7 +15,7 @@ from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
 from reproduction.pipeline.machine import slurm
-from reproduction.runs import table
+from reproduction.runs import grids
 from reproduction.stages import preset_file
 
 from .projects import PRESET, ROOT, edit
@@ -27,7 +27,7 @@ METHODS = {*product(("gradmask", "rrr"), ("published", "described")), ("relevanc
 
 def test_paper_is_seven_models_by_five_methods_by_two_masks_by_three_seeds():
     paper = read_preset(preset_file("paper"))
-    asked = table.of(paper.stages["04a_cures"]).query("part == 'sweep' and arm == 'ours'")
+    asked = grids.of(paper.stages["04a_cures"]).query("part == 'sweep' and arm == 'ours'")
     rows = asked["run"]
     runs = [row.params for row in rows]
     found = {(run.model, (run.method, run.protocol), run.masks, run.seed) for run in runs}
@@ -46,7 +46,7 @@ def test_profile_passes_a_dry_run_with_every_job(project, monkeypatch):
     assert done.returncode == 0, done.stdout + done.stderr
     jobs = re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
     kinds = Counter("runs" if job.startswith("runs ") else job.split(":")[0] for job in jobs)
-    assert kinds.pop("runs") == len(table.of_preset(preset)), "with so many places a job for each"
+    assert kinds.pop("runs") == len(grids.of_preset(preset)), "with so many places a job for each"
     assert kinds == dict.fromkeys(preset.stages, 1)
 
 
@@ -62,7 +62,7 @@ def test_the_papers_runs_are_as_few_jobs_as_the_page_says(tmp_path, monkeypatch)
     plan.write_plan(preset, jobs, cluster=True)
     batches = read_json(tmp_path / "outputs" / "paper" / plan.FOLDER / plan.PLAN)["batches"]
     runs = [run for batch in batches for run in batch["runs"]]
-    assert sorted(runs) == sorted(table.of_preset(preset))
+    assert sorted(runs) == sorted(grids.of_preset(preset))
     assert f"{len(batches) + len(preset.stages)} jobs: {len(preset.stages)} notebooks and" in page
     assert f"{len(runs)} finetuning runs in {len(batches)} jobs" in page
 

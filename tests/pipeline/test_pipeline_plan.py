@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from reproduction import runs
 from reproduction.params.order import NOTEBOOKS
 from reproduction.params.preset import read_preset
 from reproduction.pipeline import plan
 from reproduction.pipeline import run as pipeline
 from reproduction.pipeline.machine import places
-from reproduction.runs import runs, table
+from reproduction.runs import grids
 from reproduction.stages import EXECUTED, SUMMARY, preset_file
 
 from .projects import PRESET, edit, results, sections
@@ -40,7 +41,7 @@ def made(project, monkeypatch) -> Path:
     plan.write_plan(preset, 2)
     first = [name for name in NOTEBOOKS if name in ("00_start", "01_masks")]
     last = [name for name in NOTEBOOKS if name not in first]
-    rows = table.of_preset(preset)
+    rows = grids.of_preset(preset)
     marks = [folder / runs.ROOM / name / runs.MADE for name in rows]
     before, after = (
         [folder / name / file for name in names for file in (EXECUTED, SUMMARY)]
@@ -77,7 +78,7 @@ def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypa
     for images in (50, 40):  # more is asked, but not made
         edit(made, "03_robustness", images_per_set=images)
         plan.write_plan(read_preset(preset_file(PRESET)), 2)
-    for name, row in table.of_preset(read_preset(preset_file(PRESET))).items():
+    for name, row in grids.of_preset(read_preset(preset_file(PRESET))).items():
         path = results(made) / runs.ROOM / name / runs.MADE
         path.write_text(json.dumps({"failed": "", "asked": row.asked}))
     assert "runs" not in waiting(made, monkeypatch)
@@ -92,7 +93,7 @@ def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     made, monkeypatch, reason, again
 ):
     preset = read_preset(preset_file(PRESET))
-    asked = table.of(preset.stages["04a_cures"])
+    asked = grids.of(preset.stages["04a_cures"])
     row = asked.query("part == 'sweep' and arm == 'ours' and method == 'gradmask'")["run"].iloc[0]
     mark = row.folder / runs.MADE
     mark.write_text(json.dumps({"failed": reason, "asked": row.asked}))
@@ -119,7 +120,7 @@ def test_plan_has_every_run_in_one_batch_after_what_it_needs(here):
     plan.write_plan(preset, 2)
     found = json.loads((results(here) / plan.FOLDER / plan.PLAN).read_text())
     names = [run for batch in found["batches"] for run in batch["runs"]]
-    assert sorted(names) == sorted(table.of_preset(preset))
+    assert sorted(names) == sorted(grids.of_preset(preset))
     for batch in found["batches"]:
         assert not set(batch["needs"]) & set(batch["runs"])
         assert set(batch["needs"]) <= set(names)
@@ -148,11 +149,11 @@ def test_files_of_the_plan_keep_their_time_unless_they_change(here):
 
 
 def test_one_more_line_of_the_sweep_adds_its_runs_alone(here):
-    before = set(table.of_preset(read_preset(preset_file(PRESET))))
-    grids = sections(here)["pipeline"]["sweep"]
+    before = set(grids.of_preset(read_preset(preset_file(PRESET))))
+    lines = sections(here)["pipeline"]["sweep"]
     grid = {"models": ["tiny"], "methods": ["rrr"], "seeds": [0, 1]}
-    edit(here, "pipeline", sweep=[*grids, grid])
-    after = set(table.of_preset(read_preset(preset_file(PRESET))))
+    edit(here, "pipeline", sweep=[*lines, grid])
+    after = set(grids.of_preset(read_preset(preset_file(PRESET))))
     assert before < after and len(after - before) == 3, "two runs, and one to find their rate"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from reproduction.params.cells import params_of
 from reproduction.pipeline import run as pipeline
-from reproduction.runs import table
+from reproduction.runs import grids
 from reproduction.stages import read_summary
 
 from .projects import FEW, PRESET, RUN_S, results, run
@@ -78,7 +78,7 @@ def test_stage_whose_last_cell_fails_spoils_nothing_and_is_still_to_be_made(
 
 def test_run_that_fails_is_a_gap(changeable, monkeypatch):
     monkeypatch.chdir(changeable)
-    asked = table.of(params_of("04a_cures").from_preset(changeable / "params" / f"{PRESET}.yaml"))
+    asked = grids.of(params_of("04a_cures").from_preset(changeable / "params" / f"{PRESET}.yaml"))
     row = asked.query("part == 'sweep' and arm == 'ours' and method != 'relevance'")["run"].iloc[0]
     shutil.rmtree(row.folder)
     (row.folder / "sets").write_text("in the way")  # of its answers

@@ -236,7 +236,7 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
             {*LATER, *SOON},
         ),
         ("import reproduction.params; from reproduction.pipeline import cli, make, run", LATER),
-        ("from reproduction.runs import runs, table", NOT_FOR_RUNS),
+        ("from reproduction.runs import grids, run", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],
     ids=["help", "before any work", "a run", "a notebook"],

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -116,6 +117,11 @@ def sha256(path: Path) -> str:
     """A file's SHA-256."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """A few letters that other values would not have."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:6]
 
 
 def file_fingerprint(path: Path) -> str:

@@ -56,7 +56,7 @@ CURES: Added = {}
 Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
 CureChoice = one_of(("auto", *OWN_CURES), CURES)
 
-# Variants of the method; what each changes: `reproduction.runs.table`.
+# Variants of the method; what each changes: `reproduction.runs.grids`.
 Variant = Literal[
     "full",
     "no_background",

@@ -1,13 +1,17 @@
 """A run: a model finetuned from its start by settings, in a folder that goes on where it stopped.
 
-Presets, photographs and one's own images say which runs there are and what these see. All of them
-are made here, judged by the rule of `learning_rate`, and answer by `Classifier.answer`.
+Presets and one's own images say which runs there are and what these see: a record each, all that
+its numbers follow from, and no device or place. All are named (`named`), made (`noted`,
+`Start.finetuned`), judged by the rule of `learning_rate`, and answer by `Classifier.answer`.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Collection, Mapping
+import json
+import sys
+import traceback
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +21,9 @@ import numpy as np
 import pandas as pd
 from torch import nn
 
+from relevit.base import errors
 from relevit.base.device import at_once
+from relevit.base.files import digest, write_atomically
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.epochs import History, read
@@ -27,6 +33,36 @@ from relevit.finetune.step import step_losses
 from relevit.masks import AutomaticMasks
 from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, open_trunk
+
+MADE = "run.json"  # the last file of a run
+DIVERGED = "diverged"  # how the reason begins of one whose loss became infinite
+FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
+LONGEST = 80  # characters of a name that say what a run is
+
+
+def named(words: Iterable[str], record: Mapping[str, Any]) -> str:
+    """The folder of a run: in words what it is, its seed, and a digest of its whole record."""
+    return f"{'.'.join(words)[:LONGEST]}.seed{record['seed']}-{digest(record)}"
+
+
+def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], object]) -> Path:
+    """Make a run in its folder, and write MADE last: what is `known` of it, with what `make` adds.
+
+    One that fails leaves the reason there, as `failed`, so that others do not hang on it.
+    Raises: OSError for a full disk, which others would meet, too.
+    """
+    known["failed"] = ""
+    (folder / MADE).unlink(missing_ok=True)
+    try:
+        make(known)
+    except Exception as error:
+        if str(error).startswith(FULL):
+            raise
+        traceback.print_exc(file=sys.stderr)
+        diverged = isinstance(error, FloatingPointError)
+        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
+    write_atomically(folder / MADE, json.dumps(known, indent=2, sort_keys=True) + "\n")
+    return folder
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from reproduction.claims.judging import (
     Verdict,
 )
 from reproduction.paper import published
-from reproduction.runs.in_words import signed
+from reproduction.runs.effects import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
 # White on these is easy to read. Those that decide have the colours of gain and loss in pictures,

@@ -14,7 +14,7 @@ from relevit.data.batch import Batch
 from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
 from reproduction.params.cells import Params
-from reproduction.runs.runs import Row, classifiers, read
+from reproduction.runs.run import Row, classifiers, read
 from reproduction.training.pretrained import after_epoch, test_pictures
 
 EXPLAINED_CLASSES = 10

@@ -37,7 +37,7 @@ from relevit.models.spec import ModelSpec
 from reproduction.heads.compared import finetuned, named, spec_of
 from reproduction.measures.corruptions import shift_table
 from reproduction.params.cells import Params
-from reproduction.runs.runs import Row, read
+from reproduction.runs.run import Row, read
 from reproduction.training.pretrained import test_pictures
 
 PART = 25  # images explained at once

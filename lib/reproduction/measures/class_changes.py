@@ -160,8 +160,8 @@ def of_arms(
 ) -> dict[str, pd.DataFrame]:
     """Of each arm, which the column `arm` names, all tables by which its classes are judged.
 
-    `answers` as from `runs.outcomes.study`; `finetuned` has the labels that each run was finetuned
-    on (`runs.outcomes.classes_a`), by arm; `drawings` is None where images have no masks.
+    `answers` as from `runs.effects.study`; `finetuned` has the labels that each run was finetuned
+    on (`runs.effects.classes_a`), by arm; `drawings` is None where images have no masks.
     """
     found = []
     for arm, labels in finetuned.items():

@@ -104,7 +104,7 @@ def ends(found: pd.Series, name: str) -> dict[str, Any]:
 def added_table(answers: pd.DataFrame, sets: Sequence[str] = SHIFTED_SETS) -> pd.DataFrame:
     """What each arm changes with the relevance terms and without, and what these add, in points.
 
-    `answers` as from `runs.outcomes.study`. One row a world, arm and group of classes:
+    `answers` as from `runs.effects.study`. One row a world, arm and group of classes:
     `with_pts` and `without_pts` are changes of top-1 against the original, `adds_pts` their
     difference, each with its interval and BASIS as in `paired_change` (`with_low_pts` and so on).
     Raises: ValueError as `paired_change`.

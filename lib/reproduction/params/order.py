@@ -1,6 +1,6 @@
 """The notebooks in the order of the pipeline, and of each those whose files it reads.
 
-What a notebook reads of finetuning runs is another table (`reproduction.runs.table`). An appendix,
+What a notebook reads of finetuning runs is another table (`reproduction.runs.grids`). An appendix,
 such as 03a_robustness, is for what a referee asks.
 """
 

@@ -2,7 +2,7 @@
 
 What stages share stands once (`Common`). What is left here are relations between stages: one reads
 what another makes, or is compared with it. That the arms of a notebook are settings of 02_finetune
-is seen where the table of runs is made (`reproduction.runs.table`).
+is seen where the table of runs is made (`reproduction.runs.grids`).
 """
 
 from __future__ import annotations

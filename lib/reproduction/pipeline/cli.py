@@ -67,7 +67,6 @@ programs.
   relevit judge my_method.py:explain --quick           # on a few scenes, to try
   relevit judge my_method.py:explain --out mine.json   # a function (model, images, target) -> maps
   relevit judge my_method.py:Saliency --out mine.json  # a class of captum's
-  relevit judge --cure my_cure.py:train --out mine.json   # (model, spec, batch, seed) -> model
 """,
     "doctor": "",
 }
@@ -231,11 +230,9 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def judge(options: argparse.Namespace) -> int:
-    """Judge an attribution method or a cure, or print the table of those that were judged."""
+    """Judge an attribution method, or print the table of those that were judged."""
     if options.out and options.out.suffix != ".json":
         raise ValueError(f"judge: {options.out} is no JSON file; give one, such as mine.json")
-    if options.cure is not None:
-        return _judge_cure(options)
     from relevit.base.process import loading
 
     with loading():
@@ -260,31 +257,6 @@ def judge(options: argparse.Namespace) -> int:
     for model, empty in record["empty"].items():
         note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
         _say(f"{model}{note}:", judged.in_words(beside, model), "")
-    _keep(record, options.out)
-    return 0
-
-
-def _judge_cure(options: argparse.Namespace) -> int:
-    """Judge a cure on its task, or print the rows of those that were judged."""
-    from relevit.base.process import loading
-
-    with loading():
-        from reproduction.runs import cure_judge
-    if options.quick or options.method:
-        but = "--quick" if options.quick else repr(options.method)
-        raise ValueError(f"judge: {but} is for attribution methods; leave it out beside --cure")
-    task = cure_judge.CureTask.read(options.task)
-    known = cure_judge.read_records(task)
-    given = cure_judge.read_cure(options.cure, task, options.device) if options.cure else None
-    if given is None:
-        _say(cure_judge.in_words(known) if known else cure_judge.NO_ROWS, cure_judge.HOW.rstrip())
-        return 0
-    opened = cure_judge.open_task(task, options.device)
-    name = options.out.stem if options.out else options.cure.rpartition(":")[2]
-    record = cure_judge.judge(given, name, opened, _say)
-    others = [each for each in known if each["cure"] != name]
-    others = [each for each in others if cure_judge.comparable(each, record)]
-    _say(cure_judge.in_words([record, *others]))
     _keep(record, options.out)
     return 0
 
@@ -573,14 +545,6 @@ def _of_explain(parser: argparse.ArgumentParser) -> None:
 def _of_judge(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("method", nargs="?", help="FILE.py:NAME, or a method's name (METHODS)")
-    add(
-        "--cure",
-        nargs="?",
-        const="",
-        metavar="CURE",
-        help="a cure instead: FILE.py:NAME, or label, relevance, swap",
-    )
-    add("--task", type=_path, metavar="FILE", help="of cures: another task's YAML")
     add("--out", type=_path, metavar="FILE", help="JSON of all that came out")
     add("--quick", action="store_true", help="few scenes, to try it: no row")
     add("--device", default="auto", help="auto, cpu, cuda, cuda:N or mps")
@@ -664,7 +628,7 @@ COMMANDS = {  # what does it, what it is for, its options
     "audit": (audit, "say how much your ViT leans on the background", _of_audit),
     "finetune": (finetune, "finetune your ViT so that it relies on the object", _of_finetune),
     "explain": (explain, "draw where a ViT looks in an image", _of_explain),
-    "judge": (judge, "hold an attribution method, or a cure, against fixed tests", _of_judge),
+    "judge": (judge, "hold an attribution method against fixed tests", _of_judge),
     "doctor": (
         doctor,
         "is this machine ready, or a folder of the papers' data sets whole?",

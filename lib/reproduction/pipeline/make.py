@@ -28,11 +28,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         preset = read_preset(preset_file(options.preset))
         with loading():
-            from reproduction.runs import runs, table
+            from reproduction import runs
+            from reproduction.runs import grids
         if not options.runs:
-            sys.stdout.write(table.shown(preset).to_string() + "\n")
+            sys.stdout.write(grids.shown(preset).to_string() + "\n")
             return 0
-        known = table.of_preset(preset)
+        known = grids.of_preset(preset)
         for name in options.runs:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 3) or list(known)[:3]

@@ -19,18 +19,17 @@ import yaml
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
 from relevit.models.registry import PAPER_MODELS
+from reproduction import runs
 from reproduction.params import cells
 from reproduction.params.order import notebook_file, reads
 from reproduction.params.preset import Preset
 from reproduction.pipeline.progress import PAGE
-from reproduction.runs import runs, table
-from reproduction.runs.runs import DIVERGED, MADE, Row
-from reproduction.stages import FREE, read_stage
+from reproduction.runs import grids
+from reproduction.runs.run import DIVERGED, MADE, Row
 
 FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"
 ASKED = "asked.json"  # beside a run's files
-NOT_OF_TRAINING = {"training_images", "images_per_set", "shown"}  # which a world has not
 LARGEST_BATCH = 6  # runs of one process, which loads torch once
 TIMES = Path("docs", "results", "times.csv")  # seconds of stages and of kinds of runs
 UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most steps
@@ -47,7 +46,7 @@ def write_plan(
     Raises: ValueError for a run that cannot be made.
     """
     results = project_root() / "outputs" / preset.path.stem
-    read, known = table.asked(preset), table.of_preset(preset)
+    read, known = grids.asked(preset), grids.of_preset(preset)
     for name in preset.stages:
         write_parameters(preset.path, name)
     for row in known.values():
@@ -82,19 +81,12 @@ def write_plan(
 
 def write_asked(row: Row) -> None:
     """Write what a run is asked beside its files, anew only where that is more, or another."""
-    needs = [each.name for each in runs.needs(row)]
-    parameters = row.params.model_dump(exclude=FREE)
-    asked = {"asked": row.asked, "needs": needs, "parameters": parameters}
-    if runs.is_trained(row):
-        how = read_stage(row.params, "00_start").model_dump(exclude=NOT_OF_TRAINING)
-        asked["training"] = how | {"images": runs.original_images(row.params)}
+    asked = {"asked": row.asked, "record": row.record}
     with suppress(OSError, ValueError):  # none, or a damaged one
         made, before = read_json(row.folder / MADE), read_json(row.folder / ASKED)
-        then = before.values_of("parameters")
-        before["parameters"] = {key: then[key] for key in then if key not in FREE}
         if row.more_than(made["asked"]):
             (row.folder / ASKED).unlink()  # written anew, it is newer than what was made
-        elif before | {"asked": row.asked} == asked:
+        elif before["record"] == asked["record"]:
             return  # it was made with as much, or more: nothing is made anew
     _write(row.folder / ASKED, json.dumps(asked, indent=2, sort_keys=True))
 
@@ -170,7 +162,7 @@ def diverged(reason: str) -> bool:
 
 def failures(preset: Preset) -> dict[str, str]:
     """The runs that have failed or diverged, with their reasons."""
-    marks = {name: _room(preset) / name / MADE for name in table.of_preset(preset)}
+    marks = {name: _room(preset) / name / MADE for name in grids.of_preset(preset)}
     found = {name: read_json(path)["failed"] for name, path in marks.items() if path.is_file()}
     return {name: reason for name, reason in found.items() if reason}
 

@@ -10,12 +10,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from relevit.base.files import project_root
+from reproduction import runs
 from reproduction.params.cells import Params, params_of
 from reproduction.params.order import notebook_file, reads
 from reproduction.params.preset import read_preset
 from reproduction.pipeline import lock, plan
-from reproduction.runs import runs, table
-from reproduction.runs.runs import MADE, Row
+from reproduction.runs import grids
+from reproduction.runs.run import MADE, Row
 from reproduction.stages import BY, EXECUTED, PIPELINE, preset_file, results_of, stage_folder
 
 LAST = 2000  # characters of what a notebook said that has failed
@@ -29,7 +30,7 @@ def prepared(cfg: Params) -> Path:
     runs are made with those of `cfg`. In the pipeline all is there, or has failed and is a gap.
     Says what it makes, and about how long that takes.
     Raises: RuntimeError where a notebook fails, or another process runs the preset; as
-    `stage_folder`, `table.of` and `runs.make`.
+    `stage_folder`, `grids.of` and `runs.make`.
     """
     folder = stage_folder(cfg)
     if os.environ.get(BY) == PIPELINE:
@@ -62,7 +63,7 @@ def prepared(cfg: Params) -> Path:
 
 
 def _rows(cfg: Params) -> list[Row]:
-    asked = table.of(cfg)["run"] if table.asks(cfg.notebook) else []
+    asked = grids.of(cfg)["run"] if grids.asks(cfg.notebook) else []
     return [*runs.once(asked).values()]
 
 

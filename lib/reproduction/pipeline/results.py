@@ -21,8 +21,8 @@ from reproduction.measures.paired import BASIS, ORIGINAL
 from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
-from reproduction.runs import outcomes, table
-from reproduction.runs.runs import ROOM
+from reproduction.runs import effects, grids
+from reproduction.runs.run import ROOM
 from reproduction.stages import preset_file
 
 RUN = ["world", "arm", "seed", "dataset"]
@@ -62,7 +62,7 @@ def result_files(
 def sets(answers: pd.DataFrame) -> pd.DataFrame:
     """Top-1 of each set, arm and seed: of the original, and finetuned without and with the terms.
 
-    `answers` as from `runs.outcomes.study`.
+    `answers` as from `runs.effects.study`.
     """
     top1 = 100 * answers.groupby([*RUN, "relevance"], observed=True)["right"].mean()
     wide = top1.unstack("relevance").set_axis(["without_pct", "with_pct"], axis=1).reset_index()
@@ -97,7 +97,7 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     One row each for `original`, `with` and `without`: figures of `runs.Row` as means over seeds,
     mIoU of GAE's maps, and on set `a` worths in logits and the context's share, of one seed.
     """
-    found = outcomes.looking(tables["03_robustness/figures"])
+    found = effects.looking(tables["03_robustness/figures"])
     found = found[["on_object_pct", "background_gap_pts"]].copy()
     maps = tables["07a_segmentation/finetuned_segmentation"]
     maps = maps[maps["metric"] == "miou_pct"].set_index("model_run")["value_pct"]
@@ -139,7 +139,7 @@ def _run_seconds(preset: str, log: Path) -> dict[str, int]:
     """The median of each kind of run, by what `reproduction.pipeline.make` last said of each."""
     said = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
     seconds = dict(re.findall(rf"(?m)\b{ROOM}[/\\](\S+): (\d+) s$", said))
-    rows = table.of_preset(read_preset(preset_file(preset))) if seconds else {}
+    rows = grids.of_preset(read_preset(preset_file(preset))) if seconds else {}
     of_kind: dict[str, list[int]] = {}
     for name, row in rows.items():
         if name in seconds:
@@ -163,7 +163,7 @@ def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
 
     The study kept no changes by seed.
     """
-    study = outcomes.of_study(question)
+    study = effects.of_study(question)
     basis = [name for name in ours if name.endswith((*BASIS, "images"))]
     both = {preset: ours.reindex(columns=[*study.columns, *basis]), "study": study}
     found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)

@@ -305,7 +305,7 @@ def _clear_left(results: Path, since: float) -> None:
 
     And pictures and the tokens of frozen blocks: all runs are made.
     """
-    from reproduction.runs.runs import ROOM, TOKENS
+    from reproduction.runs.run import ROOM, TOKENS
 
     shutil.rmtree(results / ROOM / TOKENS, ignore_errors=True)
     shutil.rmtree(results / IMAGES, ignore_errors=True)

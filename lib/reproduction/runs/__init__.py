@@ -1,7 +1,69 @@
-"""Which models a preset finetunes, and how one way is held against another.
+"""Finetuning runs: which there are, each made once, and what came of them.
 
-`table` lists all runs of a preset, `runs` makes one and reads it, `outcomes` says what they came
-to. `in_words` has the tables for a reader.
+`grids` says which runs a notebook asks for, `run` is one from its record to its answers, and
+`effects` holds them against each other. What `run` has is here by its name.
 """
 
-from reproduction.runs import in_words, outcomes, runs, table
+from reproduction.runs.run import (
+    DIVERGED,
+    MADE,
+    ORIGINAL,
+    ROOM,
+    FailedError,
+    Row,
+    answers,
+    classifiers,
+    finetune_at,
+    finetuned_classes,
+    images_to_crop,
+    judged,
+    kept_epoch,
+    make,
+    make_missing,
+    needs,
+    of_labels,
+    once,
+    origin_weights,
+    original_images,
+    own_model,
+    rate,
+    rates_of_own,
+    read,
+    searched_arms,
+    shared_out,
+    start_of,
+    training_images,
+    weights_of,
+)
+
+__all__ = [
+    "DIVERGED",
+    "MADE",
+    "ORIGINAL",
+    "ROOM",
+    "FailedError",
+    "Row",
+    "answers",
+    "classifiers",
+    "finetune_at",
+    "finetuned_classes",
+    "images_to_crop",
+    "judged",
+    "kept_epoch",
+    "make",
+    "make_missing",
+    "needs",
+    "of_labels",
+    "once",
+    "origin_weights",
+    "original_images",
+    "own_model",
+    "rate",
+    "rates_of_own",
+    "read",
+    "searched_arms",
+    "shared_out",
+    "start_of",
+    "training_images",
+    "weights_of",
+]

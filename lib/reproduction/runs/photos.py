@@ -38,7 +38,7 @@ from relevit.protocols import options
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.runs import MADE, with_masks
+from reproduction.runs.run import MADE, with_masks
 from reproduction.stages import digest, preset_file
 from reproduction.training.classifier import TrainSettings, train_classifier
 

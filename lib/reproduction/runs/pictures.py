@@ -18,8 +18,8 @@ from relevit.base.device import cores
 from relevit.evaluate.predictions import BATCH
 from relevit.models.registry import model_spec
 from reproduction.params.preset import read_preset
-from reproduction.runs import table
-from reproduction.runs.runs import MADE, Row, finetuned_classes, of_labels
+from reproduction.runs import grids
+from reproduction.runs.run import MADE, Row, finetuned_classes, of_labels
 from reproduction.stages import preset_file
 
 NICE = 10
@@ -99,7 +99,7 @@ def main(preset: str) -> None:
     """
     if hasattr(os, "nice"):
         os.nice(NICE)
-    rows = table.of_preset(read_preset(preset_file(preset))).values()
+    rows = grids.of_preset(read_preset(preset_file(preset))).values()
     with multiprocessing.get_context("fork").Pool(cores()) as pool:
         for _ in pool.imap_unordered(draw, parts(rows)):
             pass

@@ -213,12 +213,7 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         ("FILE:other", "'other' in .* is no function"),
         ("FILE:broken", "cannot be loaded .*division by zero"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
-        ("--cure swop", "'swop' is no cure; give FILE.py:NAME"),
-        ("--cure HERE.pth", "'HERE.pth' is no cure"),
         ("HERE.pth", "'HERE.pth' is no method"),
-        ("--cure FILE:other", "'other' in .* is no function"),
-        ("--cure label --out mine.csv", "mine.csv is no JSON file"),
-        ("--cure label --task none.yaml", "none.yaml"),
     ],
 )
 def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, capsys, given, said):
@@ -227,7 +222,6 @@ def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, ca
     path.write_text("1 / 0\n" if "broken" in given else "x = 1\n")
     (tmp_path / "HERE.pth").touch()
     monkeypatch.setattr("reproduction.measures.judge.open_tasks", None)
-    monkeypatch.setattr("reproduction.runs.cure_judge.open_task", None)
     assert main(["judge", *given.replace("FILE", str(path)).split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and re.search(said, error)

@@ -15,9 +15,10 @@ from habitats.real.classes import SHORT_NAMES
 from relevit.data.batch import Batch
 from relevit.data.image_set import picture_set
 from relevit.finetune.loop import CROP_MARGIN, augment
+from reproduction import runs
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
-from reproduction.runs import runs
+from reproduction.runs import run
 
 from ..micro_finetuning import SPEC, pictures
 
@@ -129,8 +130,8 @@ def test_only_photographs_with_annotated_masks_are_cropped_out_of_larger_ones(
     photographs, monkeypatch
 ):
     shown = photographs.draw("finetune", [0])
-    monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-    monkeypatch.setattr(runs, "training_images", lambda cfg, bench: shown)
+    monkeypatch.setattr(run, "finetuned_classes", lambda cfg, bench: list(LABELS))
+    monkeypatch.setattr(run, "training_images", lambda cfg, bench: shown)
     cfg = params_of(FINETUNED)(images_per_class=2, model="vit-b")
     for protocol in ("published", "described"):
         found = runs.images_to_crop(cfg.model_copy(update={"protocol": protocol}), photographs)
@@ -150,9 +151,9 @@ def started(monkeypatch, tmp_path):
 
     def asked(cfg, bench):
         if bench is not CUTOUTS:
-            monkeypatch.setattr(runs, "finetuned_classes", lambda cfg, bench: list(LABELS))
-        monkeypatch.setattr(runs, "load_model", lambda *args, **options: nn.Identity())
-        monkeypatch.setattr(runs, "file_fingerprint", lambda path: "weights")
+            monkeypatch.setattr(run, "finetuned_classes", lambda cfg, bench: list(LABELS))
+        monkeypatch.setattr(run, "load_model", lambda *args, **options: nn.Identity())
+        monkeypatch.setattr(run, "file_fingerprint", lambda path: "weights")
         return runs.start_of(cfg.model_copy(update={"device": "cpu"}), bench, tmp_path)
 
     return asked

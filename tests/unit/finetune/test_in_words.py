@@ -14,8 +14,8 @@ from relevit.evaluate.looking import Look
 from relevit.finetune.own_audit import Mean
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
-from reproduction.runs import in_words
-from reproduction.runs.outcomes import of_study
+from reproduction.runs import effects
+from reproduction.runs.effects import of_study
 from reproduction.stages import stage_folder, write_summary
 
 PRESET = """
@@ -36,25 +36,25 @@ def rows(table: pd.DataFrame) -> dict[str, list[str]]:
 
 
 def test_the_presets_own_run_has_nothing_beside_it(project):
-    assert in_words.beside_preset(OWN, YOURS) is None
+    assert effects.beside_preset(OWN, YOURS) is None
     changed_nothing = OWN.model_copy(update={"device": "cpu", "shown": 2})
-    assert in_words.beside_preset(changed_nothing, YOURS) is None
+    assert effects.beside_preset(changed_nothing, YOURS) is None
 
 
 def test_what_was_changed_and_what_came_of_it_stand_beside_the_presets(project):
     trial = OWN.model_copy(update={"weight_background": 0.0, "benchmark": Benchmark()})
-    assert rows(in_words.beside_preset(trial, YOURS)) == {
+    assert rows(effects.beside_preset(trial, YOURS)) == {
         "weight_background": ["None", "0"],
         "benchmark.ways": ["200", "1000"],
         "relevance on the object, %": ["not made yet", "62.3"],
         "learning rate": ["not made yet", "2.5e-05"],
     }
     write_summary(stage_folder(OWN), OWN, figures={"relevance on the object, %": 55.0})
-    found = rows(in_words.beside_preset(trial, YOURS))
+    found = rows(effects.beside_preset(trial, YOURS))
     assert found["relevance on the object, %"] == ["55.0", "62.3"]
     assert found["learning rate"][0] == "not made yet", "an older run may lack a figure"
     write_summary(stage_folder(OWN), OWN.model_copy(update={"epochs": 1}), figures=YOURS)
-    assert rows(in_words.beside_preset(trial, YOURS))["learning rate"][0] == "not made yet"
+    assert rows(effects.beside_preset(trial, YOURS))["learning rate"][0] == "not made yet"
 
 
 def test_before_and_after_are_means_over_the_images():
@@ -62,7 +62,7 @@ def test_before_and_after_are_means_over_the_images():
         Look(torch.zeros(2, 1, 4, 4), torch.zeros(2).long(), share, share + 1, share, [], [])
         for share in (torch.tensor([10.0, 30.0]), torch.tensor([40.0, 50.0]))
     ]
-    table = in_words.before_and_after(looks, [97.0, 96.0])
+    table = effects.before_and_after(looks, [97.0, 96.0])
     assert list(table) == ["before", "after", "change"]
     assert table.to_numpy().tolist() == [[20, 45, 25], [21, 46, 25], [97, 96, -1]]
 
@@ -71,7 +71,7 @@ def test_rates_are_exact_and_a_gain_is_no_loss():
     judged = pd.DataFrame(
         {"lr": [5.0e-6, 2.5e-5], "drop_pts": [-1.0, 2.5], "rising": [False, True]}
     )
-    table = in_words.rates_in_words(judged, 5.0e-6)
+    table = effects.rates_in_words(judged, 5.0e-6)
     assert rows(table) == {"5e-06": ["+1.0", "no", "yes"], "2.5e-05": ["-2.5", "yes", ""]}
 
 
@@ -87,11 +87,11 @@ def test_a_gap_has_its_interval_and_verdict():
         )
         for name, (gap, low, high, verdict) in gaps.items()
     }
-    assert rows(in_words.gaps_in_words(audits)) == {
+    assert rows(effects.gaps_in_words(audits)) == {
         "original": [40, "+50.0", "+29.1 to +66.1", "leans"],
         "b": [40, "+4.0", "-1.0 to +9.0", "does not lean"],
     }
-    assert in_words.gaps_in_words({}).empty, "no image has a mask"
+    assert effects.gaps_in_words({}).empty, "no image has a mask"
 
 
 # Of many
@@ -101,7 +101,7 @@ def test_a_gap_has_its_interval_and_verdict():
     ("value", "text"), [(6.66, "+6.7"), (-0.02, "+0.0"), (-3, "-3.0"), (math.nan, "")]
 )
 def test_a_number_has_its_sign_and_nothing_is_no_loss(value, text):
-    assert in_words.signed(value) == text
+    assert effects.signed(value) == text
 
 
 def test_arms_are_told_with_their_rates_the_largest_gain_first():
@@ -111,7 +111,7 @@ def test_arms_are_told_with_their_rates_the_largest_gain_first():
          "lead_high_pts": -1.0} | ends,
         {"arm": "relevance", "lr": 2.0e-4 / 3, "change_pts": 2.0} | ends,
     ])  # fmt: skip
-    found = in_words.arms_told(rows)
+    found = effects.arms_told(rows)
     assert list(found.index) == ["relevance", "labels alone"]
     assert list(found["learning rate"]) == ["6.67e-05", "2.5e-05"]
     assert list(found["over relevance"]) == ["", "-2.0 (-3.0 to -1.0)"]
@@ -125,11 +125,11 @@ def test_rates_are_those_that_are_used_and_a_gain_is_no_loss():
         "rising": [True, True, False], "background_before": 2.0,
         "background_after": [2.0, 1.5, math.nan],
     })  # fmt: skip
-    assert in_words.rates_told(rows).to_numpy().tolist() == [
+    assert effects.rates_told(rows).to_numpy().tolist() == [
         ["2.5e-05", "+1.0", "yes", "-25.0"],
         ["3e-06", "+0.0", "no", ""],
     ]
-    assert list(in_words.rates_told(rows).index) == ["GradMask, published", "RRR, published"]
+    assert list(effects.rates_told(rows).index) == ["GradMask, published", "RRR, published"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_rates_are_those_that_are_used_and_a_gain_is_no_loss():
     ],
 )
 def test_a_run_is_called_by_what_it_is(values, title):
-    assert in_words.kind_title(params_of(FINETUNED)(**values)) == title
+    assert effects.kind_title(params_of(FINETUNED)(**values)) == title
 
 
 def scores(method, masks, top1, model="tiny"):
@@ -153,21 +153,21 @@ def scores(method, masks, top1, model="tiny"):
 
 def test_masks_and_backbones_stand_beside_each_other():
     ours = [scores("relevance", "annotated", 52), scores("relevance", "tokencut", 49)]
-    here = in_words.masks_told(pd.concat(ours)).loc["tiny"]
+    here = effects.masks_told(pd.concat(ours)).loc["tiny"]
     assert here.to_dict() == {"annotated masks": "+2.0", "TokenCut's masks": "-1.0"}
-    found = in_words.backbones_told(pd.concat([*ours, scores("linear_probe", "", 30)]))
+    found = effects.backbones_told(pd.concat([*ours, scores("linear_probe", "", 30)]))
     assert list(found["val"]) == ["30.0", "50.0", "52.0", "49.0"]
     assert list(found.columns) == list(TEST_SETS)
 
 
 def test_prices_stand_beside_gains_the_cheapest_first():
     prices = {"memory_mib": [20.0, 10.0, 10.0], "change_pts": [7.0, -1, 8]}
-    found = in_words.prices_told(pd.DataFrame(prices, ["relevance", "label", "swap"]))
+    found = effects.prices_told(pd.DataFrame(prices, ["relevance", "label", "swap"]))
     assert list(found.index) == ["swap", "labels alone", "relevance"]
     assert found.loc["relevance"].tolist() == ["20", "+7.0"]
 
 
 def test_maps_are_told_in_words_with_signs_where_they_change():
-    shown = in_words.maps_in_words(of_study("maps").set_index("arm")).to_html()
+    shown = effects.maps_in_words(of_study("maps").set_index("arm")).to_html()
     assert ">over GAE<" in shown and ">+7.8<" in shown and "_p" not in shown.split("</style>")[1]
     assert "kept" not in shown, "the study has no prices"

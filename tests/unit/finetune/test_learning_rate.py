@@ -13,7 +13,7 @@ from relevit.finetune.learning_rate import (
 )
 from relevit.finetune.settings import BASELINES
 from reproduction.params.cells import FINETUNED, params_of
-from reproduction.runs.runs import arm_params, rate_factor
+from reproduction.runs.run import arm_params, rate_factor
 
 
 def tried(drops, rising=()):

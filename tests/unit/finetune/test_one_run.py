@@ -16,7 +16,7 @@ from relevit.masks import AutomaticMasks, save_masks
 from replicas.imagenet_s import write_imagenet_s
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
-from reproduction.runs.runs import finetuned_classes, training_images, validation_masks, with_masks
+from reproduction.runs.run import finetuned_classes, training_images, validation_masks, with_masks
 
 
 @pytest.fixture

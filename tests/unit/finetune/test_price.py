@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from reproduction.runs.outcomes import step_price
+from reproduction.runs.effects import step_price
 
 from ..micro_finetuning import SETTINGS, SPEC, micro_model, pictures
 

@@ -13,8 +13,8 @@ from relevit.base.files import file_fingerprint
 from relevit.finetune.settings import resolved
 from relevit.models.registry import shipped_weights
 from reproduction.params.cells import FINETUNED, Params, params_of
-from reproduction.runs import pictures, runs, table
-from reproduction.runs.runs import (
+from reproduction.runs import grids, pictures, run
+from reproduction.runs.run import (
     FailedError,
     Row,
     answers,
@@ -72,17 +72,40 @@ def own(project) -> Params:
 
 def test_a_run_is_named_after_what_makes_it(own):
     name = Row(own).name
-    assert name.startswith("tiny.seed0-")
+    assert name.startswith("tiny.classes_2.images_1.epochs_1.seed0-")
     same = own.model_copy(update={"device": "cpu"})
     assert Row(same, images_per_set=80).name == name
     for changed, word in (
         ({"lr": 1.0e-5}, "lr_1e-05"),
+        ({"keep": "lowest_validation_loss"}, "seed0"),
         ({"weight_relevance": 0.0}, "relevance_0"),
         ({"method": "rrr", "protocol": "described"}, "rrr.described"),
     ):
         other = Row(own.model_copy(update=changed)).name
         assert word in other and other != name
-    assert Row(own, original=True).name == "original.tiny"
+    assert Row(own, original=True).name.startswith("original.tiny.seed0-")
+
+
+def test_a_record_has_all_that_numbers_follow_from_and_no_place(project, own):
+    """One row a thing that changes: the run is another; where it is made changes nothing."""
+    path, name = project / "params" / "quick.yaml", Row(own).name
+    (project / "params" / "other.yaml").write_text(PRESET)
+    for same in ({"preset": "other"}, {"device": "cpu"}, {"output_root": "elsewhere"}):
+        assert Row(own.model_copy(update=same)).name == name, same
+    moved = own.benchmark.model_copy(update={"data_root": "elsewhere"})
+    assert Row(own.model_copy(update={"benchmark": moved})).name == name
+    for before, after in (  # in the preset's file: the rule's rates and limit, the original
+        ("2.0e-6]", "4.0e-6]"),
+        ("limit_pts: 100.0", "limit_pts: 50.0"),
+        ("rate_images: 40", "rate_images: 48"),
+        ("source: shipped", "source: train"),
+    ):
+        path.write_text(PRESET.replace(before, after))
+        assert Row(own).name != name, after
+        given = own.model_copy(update={"lr": 1.0e-6})
+        changed = Row(given).name
+        path.write_text(PRESET)
+        assert (Row(given).name == changed) == (after != "source: train"), after
 
 
 def test_rows_of_the_same_run_are_one_that_is_asked_all(own):
@@ -120,10 +143,10 @@ def test_what_runs_draw_is_known_before(own, monkeypatch, tmp_path, asked):
 
 def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
     drops = {1.0e-6: 0.0, 2.0e-6: 1.0, 1.0e-5: 101.0, 2.0e-5: 101.0}
-    table = lambda rows: runs.pd.DataFrame(  # noqa: E731
+    table = lambda rows: run.pd.DataFrame(  # noqa: E731
         [{"lr": r.params.lr, "drop_pts": drops[r.params.lr], "rising": False} for r in rows]
     )
-    monkeypatch.setattr(runs, "judged", table)
+    monkeypatch.setattr(run, "judged", table)
     assert searched(own.model_copy(update={"lr": 0.5})) == []
     assert rate(own.model_copy(update={"lr": 0.5})) == 0.5
     assert rate(own) == 2.0e-6, "the highest that passes"
@@ -138,9 +161,9 @@ def test_rates_are_searched_for_what_is_swept(own, monkeypatch):
     """Not for ours on the preset's own model, and of the papers' models for the compared one."""
     search = params_of("04a_cures").from_preset(Path("params/quick.yaml"))
     found = [("tiny", "rrr", "described"), ("tiny-mae", "relevance", "published")]
-    assert runs.searched_arms(search) == found
+    assert run.searched_arms(search) == found
     with_paper = search.model_copy(update={"compared_model": "vit-b"})
-    assert runs.searched_arms(with_paper) == [*found, ("vit-b", "relevance", "published")]
+    assert run.searched_arms(with_paper) == [*found, ("vit-b", "relevance", "published")]
 
 
 def test_a_notebook_with_a_rule_asks_for_the_same_run_as_the_preset(project, own):
@@ -167,19 +190,19 @@ def test_sweep_of_the_paper_has_the_papers_settings_of_each_model():
         "gradmask": {"ar-s": 5.0e-4, "ar-b": 1.0e-5, "deit-s": 5.0e-3, "deit-b": 1.0e-3},
     }
     others = {"rrr": 2.0e-6, "gradmask": 2.0e-4}
-    asked = table.of(params_of("04a_cures").from_preset(ROOT / "params" / "paper.yaml"))
+    asked = grids.of(params_of("04a_cures").from_preset(ROOT / "params" / "paper.yaml"))
     swept = asked[(asked["part"] == "sweep") & (asked["arm"] != "original")]["run"]
     assert len(swept) == 42 + 168
     for row in swept:
-        run = row.params
-        if (run.model, run.method) == ("vit-b", "relevance"):
-            assert len(searched(run)) > 1, "the preset's own: its rate is searched for"
+        params = row.params
+        if (params.model, params.method) == ("vit-b", "relevance"):
+            assert len(searched(params)) > 1, "the preset's own: its rate is searched for"
             continue
-        lr = rate(run)
-        assert lr == rates[run.method].get(run.model, others.get(run.method)), row.name
-        settings = resolved(run, lr, "float32")
-        warm = {"deit-b": 0.65, "deit-s": 0.55} if run.method == "relevance" else {}
-        assert settings.temperature == warm.get(run.model, 1.0), row.name
+        lr = rate(params)
+        assert lr == rates[params.method].get(params.model, others.get(params.method)), row.name
+        settings = resolved(params, lr, "float32")
+        warm = {"deit-b": 0.65, "deit-s": 0.55} if params.method == "relevance" else {}
+        assert settings.temperature == warm.get(params.model, 1.0), row.name
         assert (settings.epochs, settings.batch_size) == (50, 8), row.name
 
 
@@ -215,7 +238,8 @@ def test_a_run_at_another_rate_than_the_rule_s_is_made_anew(project, own):
     row = Row(own)
     make_missing([row])
     (project / "params" / "quick.yaml").write_text(PRESET.replace("2.0e-6]", "4.0e-6]"))
-    with pytest.raises(FileNotFoundError, match=r"lr_4e-06.* is not made yet"):
+    row = Row(own)
+    with pytest.raises(FileNotFoundError, match="is not made yet"):
         read(row)
     make_missing([row])
     assert read(row)["lr"] == 4.0e-6
@@ -229,7 +253,7 @@ def test_a_run_that_fails_says_so_and_stops_no_other(own, monkeypatch):
             raise FloatingPointError("training: loss is nan")
         raise RuntimeError("no memory\nis left")
 
-    monkeypatch.setattr(runs, "finetune_at", diverges)
+    monkeypatch.setattr(run, "finetune_at", diverges)
     for each, reason in ((row, "diverged: training: loss is nan"), (other, "no memory is left")):
         make(each)
         with pytest.raises(FailedError, match=f"has failed: {reason}"):

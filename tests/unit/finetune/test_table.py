@@ -13,10 +13,10 @@ from relevit.choices.words import MAP_LOSSES, Variant
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
 from reproduction.params.preset import read_preset
-from reproduction.runs import table
-from reproduction.runs.outcomes import over_twins
-from reproduction.runs.runs import Row, needs, once, original_images
-from reproduction.runs.table import OURS, OWN, VARIANTS, needs_masks
+from reproduction.runs import grids
+from reproduction.runs.effects import over_twins
+from reproduction.runs.grids import OURS, OWN, VARIANTS, needs_masks
+from reproduction.runs.run import Row, needs, once, original_images
 
 ROOT = Path(__file__).parents[3]
 PRESET = """
@@ -44,7 +44,7 @@ pytestmark = pytest.mark.usefixtures("project_of_one_preset")
 
 def asked(cls, part, **others):
     """The rows of one part of a notebook."""
-    found = table.of(cls(**{"model": "tiny"} | others))
+    found = grids.of(cls(**{"model": "tiny"} | others))
     return found[found["part"] == part]
 
 
@@ -89,7 +89,8 @@ def test_arms_and_worlds_may_have_fewer_seeds_and_worlds_another_arm():
 def test_other_worlds_have_their_own_homes_and_an_original_a_seed():
     rows = twins(home_shares=[0.5], seeds=[0, 1])
     originals = rows[rows["arm"] == "original"].set_index(["world", "seed"])["run"]
-    assert originals[OWN, 0].name == originals[OWN, 1].name == "original.tiny"
+    assert originals[OWN, 0].name == originals[OWN, 1].name
+    assert originals[OWN, 0].name.startswith("original.tiny.seed0-")
     for seed in (0, 1):
         name = originals["home 0.5", seed].name
         assert name.startswith(f"original.tiny.home_0.5.seed{seed}-")
@@ -165,12 +166,12 @@ def test_variants_differ_from_the_method_in_what_they_name():
 
 def test_a_run_that_two_parts_of_the_ablations_ask_for_is_one():
     cfg = params_of("05_ablations")(model="tiny", variants=["full", "only_classification"])
-    rows = table.of(cfg)
+    rows = grids.of(cfg)
     own = Row(params_of(FINETUNED).from_preset(Path("params/quick.yaml"))).name
     same = [row.part for row in rows.itertuples() if row.run.name == own]
     assert same == ["variants", "counts", "rates"], "and it is the preset's own"
     assert (
-        table.of(params_of("05a_ablations")(model="tiny"))["run"]
+        grids.of(params_of("05a_ablations")(model="tiny"))["run"]
         .map(lambda run: run.name)
         .eq(own)
         .any()
@@ -179,11 +180,11 @@ def test_a_run_that_two_parts_of_the_ablations_ask_for_is_one():
 
 
 def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_blocks():
-    rows = table.of(params_of("05_ablations")(base_settings={"trained_blocks": 2, "lr": 1.0e-5}))
+    rows = grids.of(params_of("05_ablations")(base_settings={"trained_blocks": 2, "lr": 1.0e-5}))
     set_to = {(run.params.trained_blocks, run.params.lr) for run in rows["run"]}
     assert set_to == {(2, 1.0e-5)} and not any(run.held_out for run in rows["run"])
     cfg = params_of("05a_ablations")(maps=MAPS)
-    maps = table.of(cfg)
+    maps = grids.of(cfg)
     assert {run.held_out for run in maps["run"]} == {cfg.looked_at}
     assert over_twins(maps) == {
         "over_label": {"gae": "label"}
@@ -194,9 +195,9 @@ def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_b
 
 
 def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs():
-    rows = table.of(params_of("08a_iav")(model="tiny", seeds=[1]))
+    rows = grids.of(params_of("08a_iav")(model="tiny", seeds=[1]))
     parts = {part: [run.name for run in each["run"]] for part, each in rows.groupby("part")}
-    lesson = table.of(params_of("08_iav")(model="tiny"))["run"]
+    lesson = grids.of(params_of("08_iav")(model="tiny"))["run"]
     assert parts["compared"] == [run.name for run in lesson] and not any(map(needs, lesson))
     assert [run.params.seed for run in rows[rows["part"] == OWN]["run"]] == [1]
 
@@ -228,7 +229,7 @@ def test_figures_of_iav_are_of_the_lesson_s_models_and_of_the_preset_s_own_runs(
 )
 def test_wrong_parameters_of_an_arm_are_named(cls, others, text):
     with pytest.raises(ValueError, match=rf"quick\.yaml: .*{text}"):
-        table.of(cls(model="tiny", **others))
+        grids.of(cls(model="tiny", **others))
 
 
 @pytest.mark.parametrize(
@@ -256,23 +257,23 @@ def test_images_without_homes_have_no_home_shares():
 @pytest.mark.parametrize(("preset", "count"), [("quick", 28), ("study", 447)])
 def test_a_preset_s_runs_are_those_of_its_lines(monkeypatch, preset, count):
     monkeypatch.chdir(ROOT)
-    assert len(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))) == count
+    assert len(grids.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))) == count
 
 
 # Digests of the names of all rows. Where a name changes, its stored run is made anew.
 STORED = {
-    "quick": (28, "ec7e41526989"),
-    "workshop": (69, "c4aac053dd3d"),
-    "study": (447, "72ec62b96d14"),
-    "paper": (348, "3e98c35eb068"),
-    "controls": (70, "f450ea912459"),
-    "controls_things": (26, "1f9505ca13e1"),
+    "quick": (28, "2ba21e00d127"),
+    "workshop": (69, "5737c894fce9"),
+    "study": (447, "6e23ef34b10f"),
+    "paper": (348, "bc3644e29af2"),
+    "controls": (70, "bf5fb0f62fca"),
+    "controls_things": (26, "0799cd8eb5d2"),
 }
 
 
 @pytest.mark.parametrize("preset", STORED)
 def test_stored_runs_are_found_by_the_names_that_they_were_made_by(preset, monkeypatch):
     monkeypatch.chdir(ROOT)
-    names = "\n".join(sorted(table.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))))
+    names = "\n".join(sorted(grids.of_preset(read_preset(ROOT / "params" / f"{preset}.yaml"))))
     found = hashlib.sha256(names.encode()).hexdigest()[:12]
     assert (names.count("\n") + 1, found) == STORED[preset]

@@ -19,7 +19,7 @@ from reproduction.heads.measure import (
     follow_epochs,
     object_share_pct,
 )
-from reproduction.runs.runs import make
+from reproduction.runs.run import make
 
 from ..micro_iav import PATCHES, SIZE, micro_models, params, write_backbones
 

@@ -14,10 +14,11 @@ from relevit.models.checkpoints import read_tensors
 from relevit.models.registry import MODELS
 from replicas.cifar import CLASSES as CIFAR10
 from replicas.cifar import write_cifar
+from reproduction import runs
 from reproduction.heads import compared
 from reproduction.heads.compared import compared_runs, finetuned, pictures_to_explain
 from reproduction.params.cells import params_of
-from reproduction.runs import runs, table
+from reproduction.runs import grids
 from reproduction.training import pretrained
 
 from ..micro_iav import PAIR, SIZE, backbone_file, micro_models, params, write_backbones
@@ -38,7 +39,7 @@ def made(micro, tmp_path_factory):
     """Both runs of two models."""
     cfg = params(tmp_path_factory.mktemp("outputs"))
     write_backbones(cfg)
-    runs.make_missing(table.of(cfg)["run"], "cpu")
+    runs.make_missing(grids.of(cfg)["run"], "cpu")
     return cfg, compared_runs(cfg)
 
 
@@ -68,7 +69,7 @@ def test_a_notebook_s_runs_are_named_after_what_makes_them(tmp_path):
     found = compared_runs(cfg)
     named = [(run.params.model, run.params.seed) for run in found]
     assert named == [("mini-mae", 3), ("mini-mae", 0), ("mini-deit", 3), ("mini-deit", 0)]
-    assert {run.name for run in found} == {run.name for run in table.of(cfg)["run"]}
+    assert {run.name for run in found} == {run.name for run in grids.of(cfg)["run"]}
     assert len({run.folder for run in found}) == 4
     assert found[0].folder.parent == tmp_path / "quick" / "runs"
     assert found[1].name.startswith("mini-mae.") and ".seed0-" in found[1].name

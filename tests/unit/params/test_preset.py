@@ -12,7 +12,7 @@ from relevit.base.files import project_root
 from reproduction.params.cells import params_of, preset_sections
 from reproduction.params.common import Benchmark
 from reproduction.params.preset import Pipeline, read_preset
-from reproduction.runs import table
+from reproduction.runs import grids
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_an_arm_without_a_class_term_has_no_twin(params):
     path.write_text(path.read_text() + "02_finetune: {weight_classification: 0.0}\n")
     text = r"arm 'ours' without the relevance terms: weight_foreground = .* nothing to train"
     with pytest.raises(ValueError, match=rf"03_robustness: {text}"):
-        table.asked(read_preset(path))
+        grids.asked(read_preset(path))
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_wrong_arms_of_cures_are_one_clear_line(params, old, new, message):
     assert text.count(old) == 1
     path.write_text(text.replace(old, new))
     with pytest.raises(ValueError, match=re.escape(message)) as caught:
-        table.of(read_preset(path).stages["04_cures"])
+        grids.of(read_preset(path).stages["04_cures"])
     assert str(caught.value).startswith(f"{path}: 04_cures: ")
     assert len(str(caught.value).splitlines()) == 1
 

@@ -14,7 +14,7 @@ from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
 from reproduction.pipeline.results import times
-from reproduction.runs import table
+from reproduction.runs import grids
 from reproduction.stages import preset_file
 
 ROOT = Path(__file__).parents[3]
@@ -29,7 +29,7 @@ def test_times_of_a_run_replace_those_that_are_stored(tmp_path):
         [("quick", "a", 1), ("workshop", "a", 2), ("workshop", "tiny epochs 2", 9),
          ("workshop", "tiny epochs 5", 9)], columns=["preset", "notebook", "seconds"]
     )  # fmt: skip
-    known = table.of_preset(read_preset(preset_file("workshop")))
+    known = grids.of_preset(read_preset(preset_file("workshop")))
     names = [name for name, row in known.items() if kind(row) == "tiny epochs 2"]
     said = [f"/x/outputs/workshop/runs/{name}: {s} s" for s, name in enumerate([names[0], *names])]
     (tmp_path / LOG).write_text("\n".join(["Job 3: runs", *said, "/x/runs/unknown: 99 s", ""]))

@@ -24,7 +24,7 @@ from relevit.evaluate.lean import CONDITIONS, shown_as
 from relevit.finetune.own_audit import Audited, Mean
 from relevit.finetune.own_images import TOKENCUT
 from reproduction.plots.style import picture_kind, stored
-from reproduction.runs.in_words import gaps_in_words
+from reproduction.runs.effects import gaps_in_words
 
 # What tables call the fields of an audit's rows: first their name, then a count, then a mean.
 CONDITION = {

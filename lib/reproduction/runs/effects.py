@@ -1,30 +1,34 @@
-"""What the runs of a table came to, how an arm is scored against another, and what a step costs."""
+"""What runs came to: numbers, how an arm is scored against another, and tables of both in words."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import deepcopy
 from importlib.resources import files
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.io.formats.style import Styler
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.composing import home_family
-from habitats.cutouts import SHIFTED_SETS
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from relevit.base.results import read_rows
 from relevit.data.batch import Batch
 from relevit.evaluate.frozen_features import linear_probe
+from relevit.evaluate.looking import Look
 from relevit.finetune.augmenting import augmented, backgrounds
-from relevit.finetune.epochs import LOG
+from relevit.finetune.epochs import LOG, History
 from relevit.finetune.epochs import read as read_losses
 from relevit.finetune.learning_rate import taken_rate
 from relevit.finetune.loop import only, train_step
+from relevit.finetune.own_audit import Audited
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models import checkpoints
@@ -32,8 +36,10 @@ from relevit.models.spec import ModelSpec
 from reproduction.measures.accuracies import COLUMNS, beside_original, changes
 from reproduction.measures.paired import ORIGINAL, difference, ends, figure_means
 from reproduction.measures.sets import answer_sets, load_classifier
+from reproduction.paper.published import published_changes
 from reproduction.params.cells import Params
-from reproduction.runs.runs import (
+from reproduction.runs.grids import MODELS, OWN
+from reproduction.runs.run import (
     FailedError,
     Row,
     answers,
@@ -42,8 +48,7 @@ from reproduction.runs.runs import (
     read,
     searched_arms,
 )
-from reproduction.runs.table import MODELS, OWN
-from reproduction.stages import read_stage
+from reproduction.stages import changed_from_preset, read_stage, read_summary, results_of
 from reproduction.training.original import untrained
 
 TWINS = [*("world", "seed"), *("arm", "relevance")]  # what tells one model of 03_robustness apart
@@ -56,12 +61,45 @@ LEANING = {  # what a table for people calls these figures
     "on_object_pct": "on the object, %",
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
+FIGURES = "figures"  # what a summary calls those that `beside_preset` reads
+NOT_MADE = "not made yet"
+METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
+MASKS = {"annotated": "annotated", "tokencut": "TokenCut's"}
+ARMS = {  # of 04_cures and its study
+    "label": "labels alone",
+    "relevance": "relevance",
+    "cft": "relevance, cft",
+    "energy": "relevance, energy",
+    "l1": "relevance, l1",
+    "relevance_last3": "relevance, last three blocks",
+    "swap": "swap",
+    "swap_5e-6": "swap, at the rate of relevance",
+    "swap_strange": "swap, on clouds",
+    "both": "both",
+    "last_layer": "head alone",
+    "last_layer_swap": "head alone, swapped images",
+    "gradmask": "GradMask, as described",
+    "rrr": "RRR, as described",
+}
+WORDS = {  # what `maps_in_words` calls the columns
+    "change_pts": "change",
+    "low_pts": "at least",
+    "high_pts": "at most",
+    "over_label_pts": "over labels",
+    "over_swap_pts": "over swap",
+    "over_gae_pts": "over GAE",
+    "val_pts": "val",
+    "background_gap_pts": "gap",
+    "on_object_pct": "on the object, %",
+    "on_object_libra_pct": "by LibraGrad, %",
+    "memory_mib": "kept, MiB",
+}
 
 
 def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dict[str, str]]:
     """The rows of a table whose runs are there, and by name why others have failed.
 
-    Raises: FileNotFoundError for a run that is not made, as `runs.read`, unless `missing` counts
+    Raises: FileNotFoundError for a run that is not made, as `run.read`, unless `missing` counts
     these with those that failed.
     """
     lost: dict[str, str] = {}
@@ -78,10 +116,10 @@ def split(table: pd.DataFrame, missing: bool = False) -> tuple[pd.DataFrame, dic
 def study(table: pd.DataFrame, keys: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:
     """What runs answered, and their figures.
 
-    `keys` are columns of `table.of`, or `lr`, the rate of a run. Returns `answers`, one row a run
+    `keys` are columns of `grids.of`, or `lr`, the rate of a run. Returns `answers`, one row a run
     and test image (keys, ANSWER, right, in_a: whether the class is in A), and `figures`, one row a
     run (keys, means of `relevance_shares`, and of Habitats what `backgrounds_challenge` finds).
-    Raises: as `runs.read`.
+    Raises: as `run.read`.
     """
     parts, figures = [], []
     for row in table.to_dict("records"):
@@ -115,7 +153,7 @@ def right_by_model(answers: pd.DataFrame, seed: int) -> pd.DataFrame:
 def classes_a(table: pd.DataFrame, arm: str) -> dict[str, list[int]]:
     """The labels that each run of an arm was finetuned on, in the preset's own world, by `seed<N>`.
 
-    `table` is that of `table.of`. Raises: as `runs.read`.
+    `table` is that of `grids.of`. Raises: as `run.read`.
     """
     own = table[(table["world"] == OWN) & (table["arm"] == arm) & table["relevance"]]
     return {f"seed{row.seed}": read(row.run)["classes_a"] for row in own.itertuples()}
@@ -166,7 +204,7 @@ def last_losses(table: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """The terms on the map in the last epoch, mean over its steps and the runs of a group.
 
     `background_loss` is Eq. 1, `relevance_loss` both with their weights; NaN where nothing trains
-    them. Raises: as `runs.read`.
+    them. Raises: as `run.read`.
     """
     found = []
     for row in table[table["arm"] != ORIGINAL].to_dict("records"):
@@ -239,8 +277,8 @@ def beside_ours(table: pd.DataFrame, ours: str) -> pd.DataFrame:
 def searches(cfg: Params) -> pd.DataFrame:
     """All learning rates that 04a_cures tries, a row each.
 
-    Model, method and protocol, what `runs.judged` has of each rate, and `used`: the highest that
-    passes the paper's rule, or where none does the lowest. Raises: as `runs.read`.
+    Model, method and protocol, what `run.judged` has of each rate, and `used`: the highest that
+    passes the paper's rule, or where none does the lowest. Raises: as `run.read`.
     """
     limit_pts, found = read_stage(cfg, "02_finetune").limit_pts, []
     for model, method, protocol in searched_arms(cfg):
@@ -293,7 +331,7 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
 def probed(cfg: Params, bench: Benchmark, original: Row, folder: Path) -> pd.DataFrame:
     """The preset's model as it comes, under a head fitted to `probe_images`, on the nine sets.
 
-    Rows as of `outcomes.score`, beside those of the finetuned `original`; method `linear_probe`
+    Rows as of `effects.score`, beside those of the finetuned `original`; method `linear_probe`
     (RobustViT, supplement L). Weights and answers are kept in `folder`.
     """
     spec = bench.spec(cfg.model)
@@ -346,3 +384,194 @@ def of_study(question: str = "cures") -> pd.DataFrame:
     path = files("reproduction") / "assets" / "data" / f"{question}_study.csv"
     with path.open(encoding="utf-8") as table:
         return pd.read_csv(table)
+
+
+# In words, for people: of one run, then of many
+
+
+def signed(value: float) -> str:
+    """`+0.4`; what rounds to nothing is `+0.0`, and what is not there is left out."""
+    return "" if pd.isna(value) else f"{value:+z.1f}"
+
+
+def points(row: Mapping[str, float], value: str, low: str, high: str) -> str:
+    """`+7.0 (+5.4 to +8.7)`, and nothing where a row has no such number."""
+    middle, *ends = (signed(row.get(name, float("nan"))) for name in (value, low, high))
+    return middle and f"{middle} ({ends[0]} to {ends[1]})"
+
+
+def before_and_after(looks: Sequence[Look], right_pct: Sequence[float]) -> pd.DataFrame:
+    """Two looks at the same images, and the right answers in validation: before, after, change."""
+    figures = {
+        "relevance on the object, %": [float(seen.on_object_pct.mean()) for seen in looks],
+        "overlap of map and mask (IoU), %": [float(seen.iou_pct.mean()) for seen in looks],
+        "right answers, validation, %": list(right_pct),
+    }
+    table = pd.DataFrame(figures, index=["before", "after"], dtype=float).T
+    return table.assign(change=table["after"] - table["before"])
+
+
+def searched_logs(rows: Iterable[Row]) -> dict[float, History]:
+    """The log of each run of a search by its rate, without those whose loss became infinite."""
+    made = [row for row in rows if not read(row, or_diverged=True)["failed"]]
+    return {row.params.lr: read_rows(row.folder / LOG) for row in made}
+
+
+def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
+    """What the rule saw at each rate (`run.judged`); a fall of validation top-1 has a minus."""
+    return pd.DataFrame(
+        {
+            "learning rate": judged["lr"].map("{:g}".format),
+            "change of validation top-1, points": (-judged["drop_pts"]).map(signed),
+            "class loss rises": judged["rising"].map({True: "yes", False: "no"}),
+            "chosen": judged["lr"].eq(chosen).map({True: "yes", False: ""}),
+        }
+    ).set_index("learning rate")
+
+
+def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
+    """The background gap of each audited model, by its name, with its verdict."""
+    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
+    shown = (
+        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
+    )
+    return pd.DataFrame(
+        {
+            "images": [images["same"] for images in shown],
+            "background gap, points": [signed(gap.value) for gap, _ in found],
+            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
+            "verdict": [verdict for _, verdict in found],
+        },
+        index=pd.Index(audits, name="model"),
+    )
+
+
+def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | None:
+    """What was changed and what came of it, beside the preset's own run; None if nothing was.
+
+    `yours` are figures by their words. Those of the preset's run are FIGURES in its summary.
+    """
+    changed = changed_from_preset(cfg)
+    if not changed:
+        return None
+    try:
+        theirs = dict(read_summary(results_of(cfg, cfg.notebook)).values_of(FIGURES))
+    except (FileNotFoundError, ValueError):  # not made, or by other parameters than now
+        theirs = {}
+    rows = {name: [_written(value) for value in pair] for name, pair in changed.items()}
+    rows |= {name: [_written(theirs.get(name, NOT_MADE)), _written(yours[name])] for name in yours}
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["the preset's run", "yours"])
+
+
+def _written(value: Any) -> str:
+    """A number with one decimal, or exactly where that is too few, such as a rate."""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.1f}" if abs(value) >= 1 else f"{value:g}"
+
+
+def kind_title(params: Params) -> str:
+    """What a run of the sweep is: `ours, annotated masks`, `GradMask, published`."""
+    title, masks = METHOD_TITLES[params.method], MASKS[params.masks]
+    if params.method == "relevance":
+        return f"{title}, {masks} masks"
+    also = "" if params.masks == "annotated" else f", {masks} masks"
+    return f"{title}, {params.protocol}{also}"
+
+
+def arms_told(cured: pd.DataFrame) -> pd.DataFrame:
+    """The arms of `compared`, the largest gain first."""
+    rows = cured.sort_values("change_pts", ascending=False).set_index("arm")
+    found = pd.DataFrame(
+        {
+            "learning rate": rows["lr"].map("{:.3g}".format),
+            "change, points": _points(rows, "change_pts", "low_pts", "high_pts"),
+            "over relevance": _points(rows, "lead_pts", "lead_low_pts", "lead_high_pts"),
+            "change on val": rows["val_pts"].map(signed),
+            "worst home, %": _plain(rows, "worst_home_pct"),
+            "gap, points": _plain(rows, "background_gap_pts"),
+            "on the object, %": _plain(rows, "on_object_pct"),
+        }
+    )
+    return found.rename(index=ARMS).rename_axis(None)
+
+
+def leads_told(arms: pd.DataFrame) -> pd.DataFrame:
+    """What `beside_ours` has of each arm."""
+    return pd.DataFrame(
+        {
+            "seeds": arms["seeds"].map("{:.0f}".format),
+            "change, points": _points(arms, "change_pts", "low_pts", "high_pts"),
+            "ours minus this": _points(arms, "lead_pts", "lead_low_pts", "lead_high_pts"),
+        }
+    )
+
+
+def rates_told(searched: pd.DataFrame) -> pd.DataFrame:
+    """The rate that each method of `searches` uses, and what came of it."""
+    rows = searched[searched["used"]]
+    fitted = 100 * (rows["background_after"] / rows["background_before"] - 1)
+    found = {
+        "learning rate": rows["lr"].map("{:.3g}".format),
+        "change of top-1, points": (-rows["drop_pts"]).map(signed),
+        "class loss rises": rows["rising"].map({True: "yes", False: "no"}),
+        "background term, %": fitted.map(signed),
+    }
+    names = rows["method"].map(METHOD_TITLES) + ", " + rows["protocol"]
+    return pd.DataFrame(found).set_axis(list(names))
+
+
+def masks_told(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Change on the shifted sets by kind of masks, in points: the paper's mean, then each of ours.
+
+    `accuracy` as from `score`.
+    """
+    ours = accuracy.query("method == 'relevance' and protocol == 'published'")
+    by_model = changes(ours, ["model", "masks"])["shifted_average"].unstack("masks")
+    theirs = {
+        masks: published_changes(masks).set_index("dataset")["change_top1_pts"][list(SHIFTED_SETS)]
+        for masks in MASKS
+    }
+    rows = pd.concat([pd.DataFrame(theirs).mean().to_frame("the paper's seven models").T, by_model])
+    found = rows[list(MASKS)].map(signed)
+    return found.rename(columns={name: f"{title} masks" for name, title in MASKS.items()})
+
+
+def backbones_told(accuracy: pd.DataFrame) -> pd.DataFrame:
+    """Top-1 in percent, set by set: linear probe, originals and ours of `score`."""
+    probe = accuracy[accuracy["method"] == "linear_probe"].assign(way="a new head alone")
+    ours = accuracy.query("method == 'relevance' and protocol == 'published'")
+    before = ours.assign(way="finetuned", top1_pct=ours["original_top1_pct"])
+    after = ours.assign(way="finetuned, then ours, " + ours["masks"].map(MASKS) + " masks")
+    rows = pd.concat([probe, before, after])
+    wide = rows.pivot_table("top1_pct", ["model", "way"], "dataset", sort=False)
+    found = wide[list(TEST_SETS)].map("{:.1f}".format)
+    return found.rename_axis(None, axis=1).rename_axis(["", ""])
+
+
+def prices_told(prices: pd.DataFrame) -> pd.DataFrame:
+    """What a step of each arm keeps (`memory_mib`) and gains (`change_pts`), the least first."""
+    rows = prices.sort_values(["memory_mib", "change_pts"], ascending=[True, False])
+    found = {
+        "kept, MiB": rows["memory_mib"].map("{:.0f}".format),
+        "change in the study, points": rows["change_pts"].map(signed),
+    }
+    return pd.DataFrame(found).rename(index=ARMS).rename_axis(None)
+
+
+def maps_in_words(maps: pd.DataFrame) -> Styler:
+    """What `compared` has of the maps of 05a_ablations, the largest change first."""
+    known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
+    table = maps[list(known)].rename(columns=known).sort_values("change", ascending=False)
+    with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
+    styled = table.style.format("{:.1f}", na_rep="")
+    return styled.format("{:+.1f}", na_rep="", subset=with_sign)
+
+
+def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:
+    told = [points(row, value, low, high) for row in rows.to_dict("records")]
+    return pd.Series(told, rows.index, dtype=object)
+
+
+def _plain(rows: pd.DataFrame, column: str) -> pd.Series:
+    return rows[column].map("{:.1f}".format) if column in rows else pd.Series("", rows.index)

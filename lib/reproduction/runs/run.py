@@ -1,17 +1,15 @@
-"""A run of a preset, from its parameters to its answers: what it is, on what, at which rate, made.
+"""A run, from its record to its answers: what it is, on what, at which rate, made and read.
 
 Notebooks ask for rows by their parameters, and the pipeline makes them side by side. A row's
-folder is named after what makes it. So two notebooks that ask for the same run get the same one,
-and a run with other settings never takes its place. In the order of reading: the row, its learning
-rate, its images and masks, how it is made and read.
+folder is named after its record: all that its numbers follow from, and nothing else. So two
+notebooks that ask for the same run get the same one, and a run with other settings never takes its
+place. In the order of reading: the row, its learning rate, its images and masks, how it is made
+and read.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import sys
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -25,17 +23,16 @@ from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
 from habitats.cutouts import TEST_SETS
-from relevit.base import errors
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint, run_folder, write_atomically
+from relevit.base.files import file_fingerprint, run_folder
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
-from relevit.finetune.learning_rate import choose_learning_rate, judge, kept_epoch, taken_rate
-from relevit.finetune.run import Start
+from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
+from relevit.finetune.run import DIVERGED, MADE, Start, named, noted
 from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
@@ -47,25 +44,25 @@ from reproduction.measures.context import backgrounds_challenge, relevance_share
 from reproduction.measures.sets import answer_sets, load_classifier
 from reproduction.params.cells import CLASSIFIED, FINETUNED, Params, params_of
 from reproduction.params.common import Benchmark as Images
-from reproduction.stages import FREE, digest, preset_file, read_pipeline, read_stage, results_of
+from reproduction.stages import FREE, read_pipeline, read_stage, results_of
 from reproduction.training.classifier import TrainSettings
 from reproduction.training.original import train_original, untrained
 from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pretrained_file
 
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
-MADE = "run.json"  # the last file of a row
 SETS = "sets"  # its answers
 ORIGINAL = "original"
-DIVERGED = "diverged"
-FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
-# Parameters that are not in a name; its digest has them.
-UNSAID = ("validation_images", "validation_maps", "weights_root", "data_root")
-# Those whose value says what they are.
-WORDS = ("method", "protocol", "masks", "target", "explanation", "class_term", "keep")
-LONGEST = 80  # characters of a name that say what is changed
+# Parameters that a name says where they are not the cell's; its digest has all. Of the first the
+# value says what they are.
+WORDS = ("method", "protocol", "masks", "augmentation", "explanation", "class_term", "target")
+NUMBERS = ("classes", "images_per_class", "epochs", "trained_blocks", "weight_relevance")
+NUMBERS += ("weight_background", "weight_foreground", "weight_classification", "lr", "lr_factor")
+PLACES = {"data_root", "weights_root"}  # of files, which say themselves what they are
+IN_IMAGES = {"benchmark": PLACES}
+NOT_OF_TRAINING = {"model", "benchmark", "training_images", "images_per_set", "shown", "others"}
 
 
 @dataclass(frozen=True)
@@ -89,21 +86,41 @@ class Row:
     validated: tuple[int, ...] | None = ()
 
     @cached_property
-    def name(self) -> str:
-        """Its folder: the model, what differs from the preset's own run, and a digest of all."""
-        images, seed = self.params.benchmark, f"seed{self.params.seed}"
-        world = [] if _at_home(self.params) else _words(images)
+    def record(self) -> dict[str, Any]:
+        """Everything that its numbers follow from, as plain values: no device, folder or preset.
+
+        Of a run whose rate the rule chooses the runs that it looks at are among it, by name.
+        """
+        params = self.params
         if self.original:
-            own_seed = [f"{seed}-{digest(images.model_dump())}"] if world else []
-            return ".".join([ORIGINAL, self.params.model, *world, *own_seed])
-        own = type(self.params).from_preset(preset_file(self.params.preset))
-        told = {"model", "benchmark", "seed", "preset", "device", "output_root", "shown"}
-        values = self.params.model_dump(exclude=told)
-        plainly = own.model_dump()
-        changed = {k: v for k, v in values.items() if v != plainly[k] and k not in UNSAID}
-        words = [self.params.model, *world, *(_word(k, v) for k, v in changed.items())]
-        every = self.params.model_dump(exclude=FREE)
-        return f"{'.'.join(words)[:LONGEST]}.{seed}-{digest(every)}"
+            seed = params.seed if is_trained(self) else 0
+            images = params.benchmark.model_dump(exclude=PLACES)
+            start = {"model": params.model, "benchmark": images}
+            return start | {"seed": seed, "original": _training(params)}
+        values = params.model_dump(exclude=dict.fromkeys(FREE | PLACES, True) | IN_IMAGES)
+        if of_labels(params):
+            return values
+        tried = [row.name for row in searched(params)]
+        values["lr"] = {"tried": tried, "limit_pts": _limit_pts(params)} if tried else rate(params)
+        if params.masks == "tokencut":
+            values["masks"] = read_stage(params, "01_masks").model_dump(exclude=FREE)
+        return values | {"start": original_of_world(params).record}
+
+    @cached_property
+    def name(self) -> str:
+        """Its folder: the model, what differs from the parameters' own defaults, and a digest."""
+        params, images = self.params, self.params.benchmark
+        words = [ORIGINAL] if self.original else []
+        words += [params.model, *_words(images)]
+        if not self.original:
+            fields = type(params).model_fields
+            changed = (key for key in (*WORDS, *NUMBERS) if key in fields)
+            words += [
+                _word(key, value)
+                for key in changed
+                if (value := getattr(params, key)) != fields[key].default
+            ]
+        return named(words, self.record)
 
     @property
     def folder(self) -> Path:
@@ -149,7 +166,10 @@ def _at_home(params: Params) -> bool:
 
 
 def _words(images: Images) -> list[str]:
-    many = images.original_images
+    """What an original of its own has learned from."""
+    many, home = images.original_images, type(images).model_fields["home_share"].default
+    if images.home_share == home and not many:
+        return []
     return [f"home_{images.home_share:g}", *([f"images_{many}"] if many else [])]
 
 
@@ -161,8 +181,6 @@ def is_trained(row: Row) -> bool:
 def _word(key: str, value: Any) -> str:
     if key in WORDS:
         return str(value)
-    if isinstance(value, dict):  # options, further losses
-        return "_".join(f"{name}_{each}" for name, each in value.items() if each is not None)
     short = key.removeprefix("weight_").removesuffix("_per_class")
     if value is None:
         return f"{short}_papers"
@@ -330,18 +348,18 @@ def judged(rows: Iterable[Row]) -> pd.DataFrame:
 def rate(params: Params) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
-    A method without a rate that passes gets the lowest one tried, but for ours on the preset's own
-    model. Models of the papers take the papers' (T5-T7), or where these have none that of another.
-    Raises: ValueError where the rule has none; as `searched` and `read`.
+    Where none passes, the lowest one tried. Models of the papers take the papers' (T5-T7), or where
+    these have none that of another. Raises: as `searched` and `read`.
     """
     if params.lr is not None:
         return params.lr * params.lr_factor
-    rows = searched(params)
-    if not rows:
-        return paper_rate(params.method, params.model) * params.lr_factor
-    table, limit_pts = judged(rows), read_stage(params, "02_finetune").limit_pts
-    own = params.method == "relevance" and params.model == own_model(params)
-    return (choose_learning_rate if own else taken_rate)(table, limit_pts) * params.lr_factor
+    if rows := searched(params):
+        return taken_rate(judged(rows), _limit_pts(params)) * params.lr_factor
+    return paper_rate(params.method, params.model) * params.lr_factor
+
+
+def _limit_pts(params: Params) -> float:
+    return read_stage(params, "02_finetune").limit_pts
 
 
 # The images
@@ -453,27 +471,10 @@ def _need_kept(masks: AutomaticMasks, of: str) -> None:
 
 
 def make(row: Row, device: str = "auto") -> Path:
-    """Make what is not there of a row: weights, log, answers and figures; then `run.json`.
-
-    A run that fails leaves the reason there, so that others do not hang on it.
-    Raises: OSError, for a disk that is full say.
-    """
-    params = row.params.model_copy(update={"device": device})
-    row = replace(row, params=params)
-    known: dict[str, Any] = {"parameters": params.model_dump(), "asked": row.asked}
-    known |= {"lr": None, "failed": ""}
-    (row.folder / MADE).unlink(missing_ok=True)
-    try:
-        _make(row, known)
-    except Exception as error:  # whatever ended it: the others do not hang on it
-        if str(error).startswith(FULL):  # which the others would meet, too
-            raise
-        traceback.print_exc(file=sys.stderr)
-        diverged = isinstance(error, FloatingPointError)
-        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
-    text = json.dumps(known, indent=2, sort_keys=True) + "\n"
-    write_atomically(row.folder / MADE, text)
-    return row.folder
+    """Make what is not there of a row: weights, log, answers and figures; as `noted`."""
+    row = replace(row, params=row.params.model_copy(update={"device": device}))
+    known: dict[str, Any] = {"record": row.record, "asked": row.asked, "lr": None}
+    return noted(row.folder, known, partial(_make, row))
 
 
 def _make(row: Row, known: dict[str, Any]) -> None:
@@ -489,7 +490,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         train_original(
             untrained(params.model, params.seed, choose_device(params.device)),
             bench.spec(params.model),
-            _training(row),
+            _train_settings(row),
             row.folder,
             bench,
             validation_images=40,
@@ -566,7 +567,15 @@ def _inputs(cfg: Params, bench: Benchmark, spec: ModelSpec, train: Batch) -> dic
     return found
 
 
-def _training(row: Row) -> TrainSettings:
+def _training(params: Params) -> dict[str, Any]:
+    """How an original comes about: by 00_start, or shipped."""
+    if _at_home(params) and not {params.model} & {own_model(params), *PAPER_MODELS}:
+        return {"source": "shipped"}
+    how = read_stage(params, "00_start").model_dump(exclude=FREE | PLACES | NOT_OF_TRAINING)
+    return how | {"images": original_images(params)}
+
+
+def _train_settings(row: Row) -> TrainSettings:
     """How the original of a world is trained: in one epoch, at the rates of 00_start."""
     params = row.params
     return TrainSettings.from_params(
@@ -611,8 +620,8 @@ def read(row: Row, *, or_diverged: bool = False) -> Kept:
     """What `run.json` of a row says.
 
     Raises: FileNotFoundError where it is not made, was asked less than now, or was made from
-    another original or at another rate; FailedError for one that failed, but for a diverged one
-    where that is asked for.
+    another original; FailedError for one that failed, but for a diverged one where that is asked
+    for.
     """
     path = row.folder / MADE
     made = read_json(path) if path.is_file() else None
@@ -631,13 +640,9 @@ def _older(row: Row, made: Kept) -> str:
     """What a row that is made lacks to be the one that is asked for; nothing if it is."""
     if row.more_than(made["asked"]):
         return "was asked less when it was made"
-    if made["failed"] or is_trained(row):
+    if made["failed"] or is_trained(row) or made["origin"] == _origin(row.params):
         return ""
-    if made["origin"] != _origin(row.params):
-        return "was made from another original"
-    if of_labels(row.params) or row.original:
-        return ""
-    return "" if made["lr"] == rate(row.params) else "was made at another rate than the rule's now"
+    return "was made from another original"
 
 
 def _origin(params: Params) -> str:

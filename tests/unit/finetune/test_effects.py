@@ -13,10 +13,10 @@ from habitats.cutouts import SHIFTED_SETS
 from habitats.homes import habitats
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.preset import read_preset
-from reproduction.runs import outcomes, table
-from reproduction.runs.outcomes import ARM, along, compared, of_study, score, split, worst
-from reproduction.runs.runs import FailedError, Row
-from reproduction.runs.table import ORIGINAL, OURS, OWN
+from reproduction.runs import effects, grids
+from reproduction.runs.effects import ARM, along, compared, of_study, score, split, worst
+from reproduction.runs.grids import ORIGINAL, OURS, OWN
+from reproduction.runs.run import FailedError, Row
 
 ROOT = Path(__file__).parents[3]
 
@@ -72,8 +72,8 @@ def test_arms_of_one_model_are_held_against_the_original_and_ours_against_them(m
         .assign(right=lambda t, k=right: t["index"] < k)
         for arm, right in known.items() for name in SHIFTED_SETS
     ]  # fmt: skip
-    monkeypatch.setattr(outcomes, "study", lambda table, keys: (pd.concat(parts), None))
-    found = outcomes.beside_ours(None, "ours")
+    monkeypatch.setattr(effects, "study", lambda table, keys: (pd.concat(parts), None))
+    found = effects.beside_ours(None, "ours")
     assert list(found.index) == ["ours", "other"]
     assert found["change_pts"].tolist() == [10, 25]
     assert found.loc["other", "lead_pts"] == -15 and pd.isna(found.loc["ours", "lead_pts"])
@@ -87,9 +87,9 @@ def test_losses_are_those_of_the_last_epoch_and_mean_over_seeds(monkeypatch, tmp
                   for epoch in (2, 1))  # fmt: skip
         (tmp_path / run / "log.jsonl").write_text("\n".join(map(json.dumps, epochs)))
     monkeypatch.setattr(
-        outcomes, "read", lambda run: SimpleNamespace(path=tmp_path / run / "run.json")
+        effects, "read", lambda run: SimpleNamespace(path=tmp_path / run / "run.json")
     )
-    found = outcomes.last_losses(pd.DataFrame(rows, columns=["arm", "run", "loss"]), ["arm"])
+    found = effects.last_losses(pd.DataFrame(rows, columns=["arm", "run", "loss"]), ["arm"])
     assert found["arm"].tolist() == ["full", "exact"]
     assert found["background_loss"].tolist() == found["relevance_loss"].tolist() == [2.0, 0.5]
 
@@ -99,12 +99,12 @@ def test_the_rate_that_is_used_is_the_highest_that_passes_or_the_lowest(monkeypa
         "rrr": pd.DataFrame({"lr": [1.0, 2.0, 3.0], "drop_pts": [0, 1, 9], "rising": False}),
         "gradmask": pd.DataFrame({"lr": [1.0, 2.0], "drop_pts": 9, "rising": True}),
     }
-    monkeypatch.setattr(outcomes, "read_stage", lambda *_: params_of("02_finetune")())
+    monkeypatch.setattr(effects, "read_stage", lambda *_: params_of("02_finetune")())
     arms = [("tiny", method, "published") for method in tried]
-    monkeypatch.setattr(outcomes, "searched_arms", lambda cfg: arms)
-    monkeypatch.setattr(outcomes, "rates_of_arm", lambda cfg, model, method, protocol: method)
-    monkeypatch.setattr(outcomes, "judged", tried.get)
-    found = outcomes.searches(None).query("used")
+    monkeypatch.setattr(effects, "searched_arms", lambda cfg: arms)
+    monkeypatch.setattr(effects, "rates_of_arm", lambda cfg, model, method, protocol: method)
+    monkeypatch.setattr(effects, "judged", tried.get)
+    found = effects.searches(None).query("used")
     assert found[["method", "lr"]].to_numpy().tolist() == [["rrr", 2.0], ["gradmask", 1.0]]
 
 
@@ -141,8 +141,8 @@ def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monke
         seen = {"dataset": "a", "index": range(2), "label": 3, "prediction": 3}
         return pd.DataFrame(seen | {"label_rank": [1, 1] if row.original else [0, 1]})
 
-    monkeypatch.setattr(outcomes, "read", read)
-    monkeypatch.setattr(outcomes, "answers", answers)
+    monkeypatch.setattr(effects, "read", read)
+    monkeypatch.setattr(effects, "answers", answers)
     rows = pd.DataFrame([
         {"arm": arm, "model": "tiny", "seed": seed, "factor": 2.0, "run": Row(
             params_of(FINETUNED)(lr=1.0e-3, seed=seed), arm == ORIGINAL, images_per_set=40
@@ -164,7 +164,7 @@ def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monke
     def missing(row):
         raise FileNotFoundError("is not made yet")
 
-    monkeypatch.setattr(outcomes, "read", missing)
+    monkeypatch.setattr(effects, "read", missing)
     with pytest.raises(FileNotFoundError, match="not made"):
         split(rows)
     assert split(rows, missing=True)[0].empty
@@ -181,8 +181,8 @@ def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatc
         right = seen["index"] < first // (1 + (seen["dataset"] == "val"))
         return seen.assign(label_rank=(~right).astype(int))
 
-    monkeypatch.setattr(outcomes, "read", lambda row: {"lr": 1.0})
-    monkeypatch.setattr(outcomes, "answers", answers)
+    monkeypatch.setattr(effects, "read", lambda row: {"lr": 1.0})
+    monkeypatch.setattr(effects, "answers", answers)
     named = {"model": "tiny", "seed": 0}
     rows = [
         named
@@ -206,7 +206,7 @@ def test_groups_along_an_axis_are_in_its_order_with_the_change_on_val(monkeypatc
 )
 def test_the_study_that_is_shown_is_that_of_the_preset(monkeypatch, question, cls, part):
     monkeypatch.chdir(ROOT)
-    asked = table.of(read_preset(ROOT / "params" / "study.yaml").stages[cls.notebook])
+    asked = grids.of(read_preset(ROOT / "params" / "study.yaml").stages[cls.notebook])
     asked = asked[(asked["part"] == part) & (asked["arm"] != ORIGINAL)]
     stored = of_study(question)
     keys = [key for key in ARM if key in stored]
@@ -227,23 +227,23 @@ def test_the_original_and_the_twins_of_a_seed_are_told_apart(monkeypatch):
         for seed in (1, 0)
         for arm, on in known
     ]
-    runs = pd.DataFrame(rows, columns=[*outcomes.TWINS, "run"])
-    found = table.models_of(runs, 0)
+    runs = pd.DataFrame(rows, columns=[*effects.TWINS, "run"])
+    found = grids.models_of(runs, 0)
     assert list(found) == ["original", "without", "with"]
     assert {row.params.seed for row in found.values()} == {0} and found["original"].original
     named = {"classes_a": [3, 7]}
-    monkeypatch.setattr(outcomes, "read", lambda row: named | {"seed": row.params.seed})
-    assert outcomes.classes_a(runs, OURS) == {"seed1": [3, 7], "seed0": [3, 7]}
+    monkeypatch.setattr(effects, "read", lambda row: named | {"seed": row.params.seed})
+    assert effects.classes_a(runs, OURS) == {"seed1": [3, 7], "seed0": [3, 7]}
 
     of = runs.drop(columns="run").merge(pd.DataFrame({"dataset": "a", "index": range(4)}), "cross")
     keys = zip(of["arm"], of["relevance"], strict=True)
     of["right"] = of["index"] < [known[key] for key in keys]
-    right = outcomes.right_by_model(of, 0)
+    right = effects.right_by_model(of, 0)
     assert right.sum().to_dict() == {"original": 1, "without": 2, "with": 3}
     assert right.index.tolist() == [("a", i) for i in range(4)]
 
     figures = runs.drop(columns="run").assign(background_gap_pts=10.0, on_object_pct=50.0)
     figures.loc[figures["relevance"], "on_object_pct"] = 60.0
-    lean = outcomes.leaning(figures)
+    lean = effects.leaning(figures)
     assert list(lean) == ["gap, points", "on the object, %"], "photographs have no homes"
     assert lean["on the object, %"].to_dict() == {"original": 50, "without": 50, "with": 60}

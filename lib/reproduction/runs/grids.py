@@ -28,8 +28,18 @@ from relevit.choices.words import Variant
 from reproduction.measures.paired import ORIGINAL
 from reproduction.params.cells import FINETUNED, Params, params_of
 from reproduction.params.preset import Preset
-from reproduction.runs import runs
-from reproduction.runs.runs import Row
+from reproduction.runs.run import (
+    Row,
+    classifiers,
+    needs,
+    once,
+    origin_weights,
+    original_of_world,
+    rates_of_arm,
+    rates_of_own,
+    searched_arms,
+    weights_of,
+)
 from reproduction.stages import preset_file, read_pipeline, read_stage
 
 OURS = "ours"  # the arm of the preset's own settings
@@ -104,7 +114,7 @@ class Lines:
         params = params_of(FINETUNED).checked(base | changes, where)
         run = Row(params, **self.asked)
         if arm == ORIGINAL:
-            run = runs.original_of_world(params, **self.asked)
+            run = original_of_world(params, **self.asked)
         row = _row(self.part, run, arm, relevance, _named(world))
         return row | {"seed": params.seed}  # an original may be one for all seeds
 
@@ -132,7 +142,7 @@ def _named(world: Mapping[str, float] | None) -> str:
 
 
 def of(cfg: Any) -> pd.DataFrame:
-    """The runs that a notebook asks for: KEYS, and `run`, a `runs.Row`.
+    """The runs that a notebook asks for: KEYS, and `run`, a `run.Row`.
 
     Each `part` is a comparison, with its originals as the arm `original`, where their answers are
     needed. Raises: ValueError, as `Lines.grid`.
@@ -156,7 +166,7 @@ def own_arms(table: pd.DataFrame) -> dict[str, Row]:
 
 
 def _finetune(cfg: Params) -> Iterator[dict[str, Any]]:
-    yield from _searched(runs.rates_of_own(cfg))
+    yield from _searched(rates_of_own(cfg))
     yield _row(OWN, Row(cfg.run, validated=None))
 
 
@@ -185,8 +195,8 @@ def _robustness(cfg: Params) -> Iterator[dict[str, Any]]:
 
 def _baselines(cfg: Params) -> Iterator[dict[str, Any]]:
     yield from _sweep(cfg)
-    for arm in runs.searched_arms(cfg):
-        yield from _searched(runs.rates_of_arm(cfg, *arm))
+    for arm in searched_arms(cfg):
+        yield from _searched(rates_of_arm(cfg, *arm))
 
 
 def _cures(cfg: Params) -> Iterator[dict[str, Any]]:
@@ -263,7 +273,7 @@ def _segmentation(cfg: Params) -> Iterator[dict[str, Any]]:
 
 
 def _compared_by_iav(cfg: Params) -> Iterator[dict[str, Any]]:
-    return (_row("compared", row) for row in runs.classifiers(cfg))
+    return (_row("compared", row) for row in classifiers(cfg))
 
 
 def _iav_figures(cfg: Params) -> Iterator[dict[str, Any]]:
@@ -308,16 +318,14 @@ def asks(notebook: str) -> bool:
 
 def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     """The rows that each notebook of a preset reads, by name. Raises: as `of`."""
-    return {
-        name: runs.once(of(preset.stages[name])["run"]) for name in _ASKED if name in preset.stages
-    }
+    return {name: once(of(preset.stages[name])["run"]) for name in _ASKED if name in preset.stages}
 
 
 def of_preset(preset: Preset) -> dict[str, Row]:
     """All rows, each once, after those that it needs."""
     wanted = [row for each in asked(preset).values() for row in each.values()]
-    before = [need for row in runs.once(wanted).values() for need in runs.needs(row)]
-    return runs.once([*before, *wanted])
+    before = [need for row in once(wanted).values() for need in needs(row)]
+    return once([*before, *wanted])
 
 
 def shown(preset: Preset) -> pd.DataFrame:
@@ -339,20 +347,20 @@ def shown(preset: Preset) -> pd.DataFrame:
 def weights(cfg: Any) -> dict[str, Path]:
     """The weights of the `original` and of the preset's own runs, `seed<N>`.
 
-    Raises: as `runs.read` and `results_of`.
+    Raises: as `run.read` and `results_of`.
     """
     own = _run_of(cfg, "relevance")
-    found = {ORIGINAL: runs.origin_weights(cfg)}
-    return found | {f"seed{row.params.seed}": runs.weights_of(row) for row in own}
+    found = {ORIGINAL: origin_weights(cfg)}
+    return found | {f"seed{row.params.seed}": weights_of(row) for row in own}
 
 
 def twin_weights(cfg: Any) -> dict[str, Path]:
     """The weights of the preset's first own run, `with` the relevance terms, and of its twin.
 
-    Raises: as `runs.read`.
+    Raises: as `run.read`.
     """
     first = {"with": _run_of(cfg, "relevance"), "without": _run_of(cfg, "not relevance")}
-    return {name: runs.weights_of(rows.iloc[0]) for name, rows in first.items()}
+    return {name: weights_of(rows.iloc[0]) for name, rows in first.items()}
 
 
 def _run_of(cfg: Any, which: str) -> pd.Series:
