@@ -1,4 +1,4 @@
-"""Texts, and images with texts: training on the corpora, and their tables.
+"""Text and images with text: training on the corpora, and their tables.
 
 `reading` and `pretrained` have what 09_text asks for by name, `train` finetunes a classifier,
 `ranking` sums up its maps; `encoders` and `zero_shot` have CLIP, for 09a_text.
