@@ -69,10 +69,15 @@ study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 
 controls: setup  ## Is it the object, is the original done, does it last? (three to four hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline controls $(AT_ONCE)
 	$(BIN)/python -m reproduction.pipeline controls_things $(AT_ONCE)
-	$(BIN)/python tools/controls.py
+	$(BIN)/python -m reproduction.runs.studies controls
+	$(BIN)/python tools/context_pictures.py controls
 
 photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
-	$(BIN)/python tools/photos.py $(DATA) $(AT_ONCE)
+	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)
+	$(BIN)/python -m reproduction.pipeline photos $(AT_ONCE)
+	$(BIN)/python -m reproduction.pipeline photos_elsewhere $(AT_ONCE)
+	$(BIN)/python -m reproduction.runs.studies photos
+	$(BIN)/python tools/context_pictures.py photos
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m reproduction.lessons.exercises

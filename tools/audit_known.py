@@ -29,8 +29,8 @@ from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.lean import Interval, background_gap, lean_rows, lean_verdict
 from relevit.evaluate.predictions import predict
 from relevit.finetune.epochs import WEIGHTS
-from relevit.finetune.own_images import tokencut_masks
 from relevit.models.loading import OwnModel, open_model
+from relevit_own.images import tokencut_masks
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.run import make_missing, original_of_world
 from reproduction.stages import preset_file

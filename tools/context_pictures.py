@@ -1,13 +1,17 @@
-"""Draw the pictures of docs/context.md, and write its tables, from the results of the study.
+"""Draw pictures of docs, and write tables: of context.md from the study, of others from results.
 
-make study && python tools/context_pictures.py && make numbers
+make study && python tools/context_pictures.py study && make numbers
+python tools/context_pictures.py photos     as `make photos` does, and `make controls` with controls
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
 from pathlib import Path
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import torch
 from PIL import Image
@@ -24,6 +28,7 @@ from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
 from reproduction.runs import effects, grids
 from reproduction.runs.grids import OURS, OWN
+from reproduction.runs.studies import line
 from reproduction.stages import preset_file, stage_folder
 
 DOCS = project_root() / "docs"
@@ -123,8 +128,7 @@ def _look(means: pd.Series) -> tuple[str, str]:
     return f"{means['background_gap_pts']:.1f}", " / ".join(f"{share:.0f}" for share in shares)
 
 
-def main() -> None:
-    plots.set_style()
+def study() -> None:
     cfg = params_of("03_robustness").from_preset(preset_file("study"))
     folder = stage_folder(cfg)
     samples(open_benchmark(cfg), DOCS / "habitats.jpg")
@@ -145,6 +149,88 @@ def main() -> None:
     title = "What relevance adds, over what the original leans on"
     doses = plots.dose_response(added[added["arm"] == cfg.home_arm], gaps, title)
     doses.savefig(DOCS / "dose.png", dpi=100)
+
+
+def photographs(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
+    """Dose and response: the worlds of Habitats (docs/context.md), and photographs beside them."""
+    figure, axis = plt.subplots(figsize=(7, 3.6))
+    _bars(axis, habitats, "adds", fmt="o", color="grey", label="Habitats, shifted sets")
+    axis.plot("gap_pts", "adds_pts", data=line(habitats), color="grey", label="_")
+    every = found["seed"].astype(str) == "all"
+    kinds = {"adds": "other domains", "adds_other": "backgrounds of other classes"}
+    for i, (name, label) in enumerate(kinds.items()):
+        whole = found[every].assign(gap_pts=found["gap_pts"] + 0.5 * i)  # beside each other
+        _bars(axis, whole, name, fmt="s", color=f"C{i}", label=f"photographs, {label}")
+        each = found[~every]
+        axis.plot(each["gap_pts"], each[f"{name}_pts"], ".", color=f"C{i}", alpha=0.5)
+    axis.axhline(0, color=plots.INK, linewidth=1)
+    axis.set(xlabel="background gap of the original (points)", ylabel="relevance adds (points)")
+    axis.legend(fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def _bars(axis: plt.Axes, rows: pd.DataFrame, name: str, **style: object) -> None:
+    low, middle, high = (rows[f"{name}{end}_pts"] for end in ("_low", "", "_high"))
+    away = np.clip([middle - low, high - middle], 0, None)
+    axis.errorbar(rows["gap_pts"], middle, away, capsize=3, **style)
+
+
+def controls(found: pd.DataFrame) -> plt.Figure:
+    """What relevance adds to labels: by what masks know, by the original, by steps."""
+    own = found[found["world"] == OWN]
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), width_ratios=[1.3, 1, 1], sharey=True)
+    plain = own[own["arm"] == "relevance"]
+    for i, (classes, part) in enumerate(plain.groupby("classes", sort=False)):
+        names = part["masks"].str.replace("_", " ").replace("annotated", "exact")
+        _ends(panels[0], [x + 0.12 * (2 * i - 1) for x in range(len(part))], part, classes, i)
+        panels[0].set_xticks(range(len(part)), names)
+    panels[0].legend(loc="upper right")
+    length = found[(found["arm"] == "relevance") & (found["masks"] == "annotated")]
+    length = length[(length["classes"] == "animals")].sort_values("original_images")
+    counts = sorted(length["original_images"].unique())
+    for i, (home, part) in enumerate(length.groupby("home_pct")):
+        at = [counts.index(count) + 0.12 * (2 * i - 1) for count in part["original_images"]]
+        _ends(panels[1], at, part, f"{home:g} %", i)
+    panels[1].set_xticks(range(len(counts)), [f"{count:,}" for count in counts])
+    panels[1].legend(title="at home", loc="upper right", fontsize=7)
+    steps = own[own["arm"].str.startswith("relevance") & (own["masks"] == "annotated")]
+    steps = steps[steps["classes"] == "animals"].sort_values("steps")
+    _ends(panels[2], range(len(steps)), steps, "", 0)
+    panels[2].set_xticks(range(len(steps)), [f"{count:,.0f}" for count in steps["steps"]])
+    panels[0].set(title="by what the masks know", ylabel="relevance adds (points)")
+    panels[1].set(title="by the original's training", xlabel="training images")
+    panels[2].set(title="by the length of finetuning", xlabel="steps")
+    for axis in panels:
+        axis.margins(x=0.25)
+        axis.axhline(0, color=plots.INK, linewidth=1)
+    figure.tight_layout()
+    return figure
+
+
+def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: int) -> None:
+    away = [part["adds_pts"] - part["adds_low_pts"], part["adds_high_pts"] - part["adds_pts"]]
+    axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
+
+
+PICTURES = {
+    "study": study,
+    "photos": lambda: photographs(_read("photos_doses"), _read("notes/doses")),
+    "controls": lambda: controls(_read("controls").dropna(subset=["adds_pts"])),
+}
+
+
+def _read(name: str) -> pd.DataFrame:
+    return pd.read_csv(DOCS / "results" / f"{name}.csv")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=PICTURES)
+    what = parser.parse_args().what
+    plots.set_style()
+    if figure := PICTURES[what]():
+        figure.savefig(DOCS / f"{what}.png", dpi=100)
 
 
 if __name__ == "__main__":

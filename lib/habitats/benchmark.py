@@ -1,6 +1,6 @@
 """The images of a preset: drawn here, the papers' own, or one's own, from disk.
 
-All have the same nine test sets (`cutouts.TEST_SETS`), images to finetune on with masks, and
+All have test sets, mostly the nine of `cutouts.TEST_SETS`, images to finetune on with masks, and
 images for choices during training, so that a notebook asks for them by name and does not know
 which it has. What differs between them is asked of the benchmark too. Which one it is
 says the parameter `benchmark`; a notebook opens it once and hands it on.
@@ -13,9 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from relevit.choices.words import Protocol
+from relevit.choices.words import MaskSource, Protocol
 from relevit.data.batch import Batch, join
 from relevit.data.image_set import ImageSet
+from relevit.masks.automatic import AutomaticMasks
 from relevit.models.registry import model_spec
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Options, options
@@ -29,6 +30,8 @@ class Benchmark:
 
     name: str
     classes: tuple[str, ...]  # name of each label
+    test_sets: tuple[str, ...]  # what runs answer
+    shifted_sets: tuple[str, ...]  # those of them whose mean is the headline
     outlined: str  # a test set whose masks are exact
     outlined_sets: tuple[str, ...]  # all of them
     example_sets: tuple[str, ...]  # shifted sets of which single images are shown
@@ -37,6 +40,9 @@ class Benchmark:
     ahead: int = 0  # batches that are read before they are asked for
     skips: bool = False  # pictures that cannot be read are left out
     challenging: bool = False  # it has the sets of the backgrounds challenge
+    leans: bool = False  # that is composed of its pictures, by their masks (`evaluate.lean`)
+    finds_masks: bool = False  # by TokenCut, where no others are: without 01_masks
+    options: Mapping[str, Any] = {}  # of timm's model for these images
     rules: str  # what decides an answer beside the model: kept answers hold for these alone
 
     def draw(self, set_name: str, indices: Sequence[int], **options: Any) -> Batch:
@@ -92,8 +98,10 @@ class Benchmark:
         """How a model sees these images."""
         return model_spec(model, **options("published", "model_spec"))
 
-    def to_finetune(self, labels: Sequence[int], seed: int, size: int) -> Batch:
-        """An image of each of these labels, with its mask."""
+    def to_finetune(
+        self, labels: Sequence[int], seed: int, size: int, masks: MaskSource = "annotated"
+    ) -> Batch:
+        """An image of each of these labels, with its mask; whose alone matters to `finds_masks`."""
         return self.draw("finetune", range(len(labels)), labels=labels, seed=seed, size=size)
 
     def to_crop(self, labels: Sequence[int], seed: int, size: int, protocol: Protocol) -> Batch:
@@ -102,6 +110,10 @@ class Benchmark:
         Masks as the losses of the protocol have them (`masks_for`).
         """
         return self.to_finetune(labels, seed, size)
+
+    def found_masks(self, count: int) -> AutomaticMasks | None:
+        """Of the first validation images, where it `finds_masks`."""
+        return None
 
     def masks_for(self, protocol: Protocol) -> Options:
         """What `draw` is told for masks as a protocol has them; drawings have exact ones (A7)."""

@@ -108,6 +108,8 @@ class Cutouts(Benchmark):
     prop_scale: tuple[float, float] = (0.24, 0.36)  # of the image side
     opacity: float = 1.0
 
+    test_sets: ClassVar = TEST_SETS
+    shifted_sets: ClassVar = SHIFTED_SETS
     outlined: ClassVar = "val"
     outlined_sets: ClassVar = TEST_SETS
     example_sets: ClassVar = SHIFTED_SETS

@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from habitats.benchmark import Benchmark, Split
-from habitats.cutouts import SHIFTED_SETS
+from habitats.cutouts import SHIFTED_SETS, TEST_SETS
 from habitats.real.catalogue import CATALOGUE
 from habitats.real.classes import IMAGENET_INDEX, SHORT_NAMES, split_classes
 from relevit.base.files import from_project
-from relevit.choices.words import READERS, Protocol
+from relevit.choices.words import PACS, READERS, Protocol
 from relevit.data.batch import Batch
 from relevit.data.image_set import AHEAD, ImageSet
 from relevit.models.registry import Pixels, model_spec
@@ -39,11 +39,17 @@ PARTS: dict[str, tuple[str, Options]] = {
 
 
 def open_photographs(params: Any) -> Photographs:
-    """The papers' sets below `data_root`, or what the reader of READERS that `data` names finds.
+    """The papers' sets below `data_root`, PACS, or what a reader of READERS finds there.
 
     All models share one view of the pictures: with preprocessing timm it is that of `view_of`, with
-    published it is one for all (differences B5).
+    published it is one for all (differences B5). PACS is seen whole, at `side` pixels, as DINOv2
+    sees its pictures.
     """
+    if params.data == PACS:
+        from habitats.real.pacs import Pacs
+
+        view = View(params.side, params.side, "bicubic")
+        return Pacs(from_project(params.data_root), view, params)
     spec = model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing])
     kind = Photographs if params.data in READERS else ImageNet
     return kind(from_project(params.data_root), spec.view, params)
@@ -58,8 +64,9 @@ class Photographs(Benchmark):
     params: Any  # as of `open_benchmark`
     keeping: bool = False  # squares in SQUARES
 
+    test_sets: ClassVar = TEST_SETS
+    shifted_sets: ClassVar = SHIFTED_SETS
     outlined: ClassVar[str] = "val"
-    example_sets: ClassVar = SHIFTED_SETS
     composable: ClassVar = False
     dino_pair: ClassVar = ("dino-b", "deit-b")
     ahead: ClassVar = AHEAD
@@ -71,6 +78,10 @@ class Photographs(Benchmark):
     @property
     def classes(self) -> tuple[str, ...]:
         return self._opened("finetune", 0).classes
+
+    @property
+    def example_sets(self) -> tuple[str, ...]:
+        return self.shifted_sets
 
     @property
     def outlined_sets(self) -> tuple[str, ...]:
@@ -128,7 +139,7 @@ class Photographs(Benchmark):
         found = self._opened(set_name, seed, **masks)
         if labels is not None:
             return found.read(_places(found, labels, seed))
-        order = _order(len(found))
+        order = self.order(len(found))
         return found.read(
             [order[place] for place in dict.fromkeys(i % len(order) for i in indices)]
         )
@@ -140,7 +151,11 @@ class Photographs(Benchmark):
         found = self._opened(set_name, seed)
         if self.keeping:
             found = found.kept_in(from_project(SQUARES), self.rules, self.view.crop)
-        return found.select(_order(len(found))[:count])
+        return found.select(self.order(len(found))[:count])
+
+    def order(self, count: int) -> Sequence[int]:
+        """One fixed random order for a set of this length: its first images are a sample."""
+        return _order(count)
 
     def test_batches(
         self, set_name: str, count: int, batch_size: int, **options: Any
@@ -263,5 +278,4 @@ def _places(found: ImageSet, labels: Sequence[int], seed: int) -> list[int]:
 
 @lru_cache(maxsize=32)
 def _order(count: int) -> list[int]:
-    """One fixed random order for a set of this length, so that its first images are a sample."""
     return np.random.default_rng(0).permutation(count).tolist()

@@ -20,7 +20,6 @@ _ROOMS = {
     "gae": "relevit.attribution",
     "to_heatmap": "relevit.attribution",
     "step_losses": "relevit.finetune",
-    "finetune_folder": "relevit.finetune.your_own",
     "ia_scores": "relevit.iav",
     "tokencut": "relevit.masks",
 }

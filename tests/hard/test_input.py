@@ -79,7 +79,7 @@ elif sys.argv[1] == "table":
     from relevit.base.results import read_table as use
 else:
     from relevit.models.spec import View
-    from relevit.data.own.loose import open_image
+    from relevit.data.pictures import open_image
     use = lambda path: View().picture(open_image(path))
 def taken(what):  # not ru_maxrss, which begins with what the parent has taken
     with open("/proc/self/status") as file:

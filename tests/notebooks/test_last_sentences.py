@@ -94,7 +94,7 @@ def own(lead: float) -> dict:
     models = pd.DataFrame({"model": ["original", "without", "with relevance"]})
     held = SimpleNamespace(HELD_OUT="held_out")
     changes = pd.DataFrame([row, row | {"dataset": "held_out", "change_pts": 0.0}])
-    return {"answers": models, "audits": {}, "changes": changes, "own_images": held}
+    return {"answers": models, "audits": {}, "changes": changes, "images": held}
 
 
 def report(lead: float) -> dict:

@@ -10,17 +10,17 @@ import pytest
 from PIL import Image
 
 from relevit.attribution import METHODS
-from relevit.choices.own import OwnChoices
 from relevit.choices.words import READERS
 from relevit.finetune.augmenting import CURES
 from relevit.finetune.settings import FinetuneSettings, resolved
-from relevit.finetune.your_own import ABOUT, NAMES, cure_settings
 from relevit.losses import MORE_LOSSES
 from relevit.models import MORE_MODELS
+from relevit_own import cli
+from relevit_own.choices import OwnChoices
+from relevit_own.finetune import ABOUT, NAMES, cure_settings
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
 from reproduction.params.order import NOTEBOOKS
-from reproduction.pipeline import cli
 
 from .projects import ROOT
 
@@ -94,7 +94,7 @@ def test_commands_are_there(path):
     for line in lines_of(path):
         line = re.sub(r"^\.venv[/\\](bin|Scripts)[/\\]", "", line).replace("<data root>", "data")
         if line.startswith("relevit "):
-            cli._parser().parse_args(shlex.split(line)[1:])
+            cli.app.parse_args(shlex.split(line)[1:])
         elif line.startswith("make "):
             called = [word for word in line.split()[1:] if "=" not in word]
             assert set(called) <= targets, line

@@ -45,7 +45,7 @@ def test_no_number_is_typed(path):
 
 
 def test_the_errors_of_the_default_model_are_those_that_it_has():
-    path = ROOT / "lib" / "reproduction" / "assets" / "data" / "known.yaml"
+    path = ROOT / "lib" / "relevit_own" / "assets" / "known.yaml"
     (kept,) = quoted.yaml.safe_load(path.read_text()).values()
     told = quoted.read("notes/measured").set_index("what")["value"].astype(float)
     assert told["own drawings doubted"] == kept["own_refused_pct"]

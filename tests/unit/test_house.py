@@ -20,7 +20,7 @@ import relevit
 
 ROOT = Path(__file__).parents[2]
 LIB = ROOT / "lib"
-PACKAGES = ("relevit", "habitats", "reproduction")
+PACKAGES = ("relevit", "habitats", "reproduction", "relevit_own")
 TOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
 # From the top: rooms that stand beside each other are one layer.
 LAYERS = {
@@ -231,11 +231,12 @@ def test_the_names_at_the_top_are_there_and_nothing_is_loaded_before_they_are_as
 @pytest.mark.parametrize(
     ("code", "absent"),
     [
+        ("from relevit_own.cli import main; main(['explain', '--help'])", {*LATER, *SOON}),
         (
-            "import reproduction.pipeline.cli as c; c._parser(['--help']).format_help()",
-            {*LATER, *SOON},
+            "import relevit_own.cli, reproduction.params; "
+            "from reproduction.pipeline import make, run",
+            LATER,
         ),
-        ("import reproduction.params; from reproduction.pipeline import cli, make, run", LATER),
         ("from reproduction.runs import grids, run", NOT_FOR_RUNS),
         (ALL_ROOMS, NOT_FOR_ALL),
     ],

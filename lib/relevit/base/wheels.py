@@ -51,6 +51,7 @@ def fetch_wheel(pinned: PinnedWheel, folder: Path) -> Path:
     listed.write_text(f"{pinned.requirement} --hash=sha256:{pinned.sha256}\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
     command += ["--only-binary=:all:", "--require-hashes", "-r", str(listed), "-d", str(folder)]
+    command += ["--retries", "1"]  # five take a minute where there is no network
     done = subprocess.run(command, capture_output=True, text=True)
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:

@@ -47,14 +47,31 @@ MaskSource = Literal[
     "annotated", "tokencut", "boxes", "a_third", "others", "ellipse", "upside_down"
 ]
 TrainedMap = Literal["gae", "attention", "rollout", "readout", "legrad", "attn_lrp"]
+# All of `relevit.attribution.METHODS`, known before torch is loaded.
+AttributionName = Literal[
+    "raw_attention",
+    "rollout",
+    "gradcam",
+    "gae",
+    "ga",
+    "partial_lrp",
+    "lrp",
+    "transformer_attribution",
+    "head_wise",
+    "token_wise",
+    "smoothgrad",
+    "integrated_gradients",
+    "attention_gradient",
+    "legrad",
+    "readout",
+    "attn_lrp",
+    "libra_grad",
+]
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
 AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop")
-# What a run on one's own images trains on (`finetune.your_own`).
-OWN_CURES = ("label", "relevance", "swap", "both")
-# Further ones of either, `(pictures, masks, rng) -> (pictures, masks)`.
+# Further ones, `(pictures, masks, rng) -> (pictures, masks)`.
 CURES: Added = {}
-Augmentation, Cure = one_of(AUGMENTATIONS, CURES), one_of(OWN_CURES, CURES)
-CureChoice = one_of(("auto", *OWN_CURES), CURES)
+Augmentation = one_of(AUGMENTATIONS, CURES)
 
 # Variants of the method; what each changes: `reproduction.runs.grids`.
 Variant = Literal[
@@ -83,12 +100,15 @@ Unit = Literal["pixel", "token"]
 Fill = Literal["black", "mean"]
 
 # Where the images come from, and how pictures are read.
-OWN_DATA = HABITATS, IMAGENET = "habitats", "imagenet"
+OWN_DATA = HABITATS, IMAGENET, PACS = "habitats", "imagenet", "pacs"
 # Further ones, `(set_name, data_root, view) -> ImageSet` (`habitats.photographs`).
 READERS: Added = {}
 DataName = one_of(OWN_DATA, READERS)
 Preprocessing = Literal["published", "timm"]
 Corrupted = Literal["error", "skip"]
+
+# CLIP by name, and on the hub (Beyond Intuition Sec. 4.2).
+CLIP, CLIP_ON_HUB = "clip-b32", "openai/clip-vit-base-patch32"
 
 # Models of the embedded benchmark.
 MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]

@@ -1,4 +1,4 @@
-"""Pictures with labels and masks, one's own among them, as a model wants them."""
+"""Pictures with labels and masks, as a model wants them."""
 
 from __future__ import annotations
 

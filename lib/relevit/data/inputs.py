@@ -10,7 +10,7 @@ from jaxtyping import Float
 from PIL import Image, ImageOps
 from torch import Tensor, nn
 
-from relevit.data.own.loose import open_image
+from relevit.data.pictures import open_image
 from relevit.models.describing import own_cfg, spec_as_told
 
 Picture = Image.Image | Path | str

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
-from relevit.models.spec import DEEP_COLOURS
+from relevit.base.errors import one_line
+from relevit.models.spec import DEEP_COLOURS, as_rgb
 
 READING = (OSError, ValueError)  # what a picture that cannot be read raises
 DRAWN_HERE = "relevit"  # in a PNG's text Software, or a JPEG's comment
@@ -39,6 +40,21 @@ def opened(path: Path) -> Iterator[Image.Image]:
         _need_few_pixels(path, None)
     except DAMAGED as error:
         raise OSError("the file is damaged") from error
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """The picture, turned in place as its EXIF orientation asks."""
+    ImageOps.exif_transpose(image, in_place=True)
+    return image
+
+
+def open_image(path: Path, white: int | None = None) -> Image.Image:
+    """An image upright and in RGB, greys of more than 8 bits as of `as_rgb`. Raises: ValueError."""
+    try:
+        with opened(path) as found:
+            return as_rgb(upright(found), white)
+    except READING as error:
+        raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
 
 
 def mark(kind: str) -> dict[str, object]:

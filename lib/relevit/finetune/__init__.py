@@ -3,8 +3,7 @@
 In the order of reading: `settings` (and the paper's own), `step` (the losses of a
 batch: the method on one page), `loop` and `epochs`, `run` (from a start to a finetuned model, and
 what is looked at after each epoch), `baselines` (what GradMask and RRR train), `augmenting` (what
-is done to images by their masks), `learning_rate` (the paper's rule), `own_audit` (does one's own
-model lean on context?), `your_own` (all of it on that and one's own images).
+is done to images by their masks), `learning_rate` (the paper's rule).
 """
 
 from relevit.finetune import augmenting, baselines

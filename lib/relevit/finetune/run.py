@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -48,10 +49,11 @@ def named(words: Iterable[str], record: Mapping[str, Any]) -> str:
 def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], object]) -> Path:
     """Make a run in its folder, and write MADE last: what is `known` of it, with what `make` adds.
 
-    One that fails leaves the reason there, as `failed`, so that others do not hang on it.
+    `seconds` are those of a processor that it took now. One that fails leaves the reason there, as
+    `failed`, so that others do not hang on it.
     Raises: OSError for a full disk, which others would meet, too.
     """
-    known["failed"] = ""
+    known["failed"], begun = "", time.process_time()
     (folder / MADE).unlink(missing_ok=True)
     try:
         make(known)
@@ -61,6 +63,7 @@ def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], 
         traceback.print_exc(file=sys.stderr)
         diverged = isinstance(error, FloatingPointError)
         known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
+    known["seconds"] = round(time.process_time() - begun, 1)
     write_atomically(folder / MADE, json.dumps(known, indent=2, sort_keys=True) + "\n")
     return folder
 

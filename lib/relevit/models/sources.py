@@ -15,6 +15,7 @@ from timm.models import get_pretrained_cfg
 from torch import Tensor
 
 from relevit.base.errors import one_line
+from relevit.base.hub import need_hub
 from relevit.base.seeding import seeded
 from relevit.choices.words import SHIPPED
 from relevit.models.checkpoints import read_tensors
@@ -98,6 +99,8 @@ def _fetched(model: Model, options: Mapping[str, Any]) -> Tensors:
         raise ValueError(
             f"model {model.name!r} has no weights in timm; give weights, a file{others}"
         )
+    if not model.url:
+        need_hub(f"model {model.name!r}", cfg.hf_hub_id or "")
     with _connected(model, model.source):
         if model.url:
             return named_tensors(_from_url(model.url))

@@ -11,6 +11,7 @@ from torch import nn
 
 from relevit.base.errors import one_line, text_extra
 from relevit.base.files import from_project
+from relevit.base.hub import need_hub
 
 CUT_BLOCKS = 2  # of random models in the shape of large ones
 
@@ -36,6 +37,7 @@ def model_folder(
     else:
         with text_extra(where):
             from huggingface_hub import snapshot_download
+        need_hub(f"{where}: {hub}", hub)
         try:
             wanted = [*files, *more]
             folder = Path(snapshot_download(hub, revision=revision, allow_patterns=wanted))

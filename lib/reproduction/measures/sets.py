@@ -1,4 +1,4 @@
-"""The nine test sets, answered by a model: every prediction on disk, a file a set."""
+"""The test sets, answered by a model: every prediction on disk, a file a set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pandas as pd
 from torch import nn
 
 from habitats.benchmark import Benchmark
-from habitats.cutouts import TEST_SETS
 from relevit.base.device import at_once
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.base.results import read_table
@@ -29,7 +28,8 @@ def load_classifier(
 ) -> Classifier:
     """A model by name, ready to answer images of a benchmark. `weights` as `load_model`,
     `frozen` as `Classifier`."""
-    return Classifier(load_model(model, weights, device=device), bench.spec(model), frozen=frozen)
+    network = load_model(model, weights, options=bench.options, device=device)
+    return Classifier(network, bench.spec(model), frozen=frozen)
 
 
 def answer_sets(
@@ -42,7 +42,7 @@ def answer_sets(
     *,
     known: Path | None = None,
 ) -> pd.DataFrame:
-    """Predictions on the nine test sets of a benchmark, one parquet file a set in `folder`.
+    """Predictions on the test sets of a benchmark, one parquet file a set in `folder`.
 
     `weights` is the file that the model was loaded from (None: shipped). A set whose file was
     written for the same weights, number format, number of images and rules of the benchmark is
@@ -56,7 +56,7 @@ def answer_sets(
     answers_of = f"{classifier.spec.name} {origin} {classifier.precision}"
     identity = f"{answers_of} {images_per_set} {bench.rules}".rstrip()
     size, parts = at_once(BATCH, classifier.answers.like.device), []
-    for name in TEST_SETS:
+    for name in bench.test_sets:
         path = folder / f"{name}.parquet"
         rows = _kept_rows(path, identity)
         if rows is None and known and (rows := _kept_rows(known / path.name, identity)) is not None:
@@ -112,7 +112,7 @@ def _kept_rows(path: Path, identity: str) -> pd.DataFrame | None:
 def skipped_images(folders: Iterable[Path]) -> dict[str, list[str]]:
     """The images that `answer_sets` left out in any of these folders: set -> ids."""
     found: dict[str, list[str]] = {}
-    for path in (folder / f"{name}.parquet" for folder in folders for name in TEST_SETS):
+    for path in (path for folder in folders for path in sorted(folder.glob("*.parquet"))):
         for image in read_table(path, ["index"]).attrs.get("skipped", []):
             ids = found.setdefault(path.stem, [])
             ids += [image] * (image not in ids)

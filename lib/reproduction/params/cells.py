@@ -23,7 +23,6 @@ from relevit.choices.checked import Checked
 from relevit.choices.finetuning import FinetuneChoices
 from relevit.choices.messages import short, shown
 from relevit.choices.numbers import PathText
-from relevit.choices.own import OwnChoices
 from relevit.choices.words import AnyModelName
 from reproduction.params.common import Benchmark, Common
 from reproduction.params.order import NOTEBOOKS, notebook_file
@@ -32,7 +31,7 @@ from reproduction.params.words import Device, Name
 from reproduction.params.yaml_files import changed_at, yaml_values
 
 INJECTED = "# Parameters"  # how papermill's injected cell begins
-BASES: dict[str, type[Checked]] = {"02_finetune": FinetuneChoices, "10_your_own": OwnChoices}
+BASES: dict[str, type[Checked]] = {"02_finetune": FinetuneChoices}
 # A row of the table of runs has the parameters of its notebook but for these.
 FINETUNED, CLASSIFIED = "02_finetune/run", "08_iav/run"
 ALONE = {
@@ -70,7 +69,7 @@ class Params(Checked):
     @property
     def run(self) -> Any:
         """The run that these parameters ask for, without those of the notebook alone."""
-        own = OwnChoices if self.notebook == "10_your_own" else params_of(f"{self.notebook}/run")
+        own = params_of(f"{self.notebook}/run")
         return own(**self.model_dump(include=set(own.model_fields)))
 
     @classmethod

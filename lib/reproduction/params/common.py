@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+)
 
 from relevit.choices.checked import Checked
-from relevit.choices.numbers import MOST, Count, PathText, Rate, Seed, Share, Some
+from relevit.choices.numbers import MOST, Count, Epochs, PathText, Rate, Seed, Share, Some
 from relevit.choices.words import (
     IMAGENET,
+    PACS,
     AnyModelName,
     Corrupted,
     DataName,
@@ -17,6 +24,12 @@ from relevit.choices.words import (
     Preprocessing,
     Protocol,
 )
+
+OF_PACS = ("source", "side", "original_epochs")
+NAMED = {  # what data_root holds
+    IMAGENET: "the sets, see docs/paper_preset.md",
+    PACS: "its domains, see docs/photographs.md",
+}
 
 
 class Benchmark(Checked):
@@ -54,6 +67,21 @@ class Benchmark(Checked):
         "ImageNet-S validation",
     )
     finetuned_classes: Count[2, 913] = Field(500, description="classes of ImageNet-S in A")
+    source: Literal["photo", "art_painting", "cartoon", "sketch"] = Field(
+        "photo", description="of pacs: the domain that models learn from; the others are the test"
+    )
+    side: Count[56, 1022, 14] = Field(112, description="of pacs: pixels at which models see it")
+    original_epochs: Epochs = Field(2, description="of pacs: for which each seed's original learns")
+
+    @property
+    def each_seed(self) -> bool:
+        """Whether each seed has an original of its own, and none is the preset's."""
+        return self.data == PACS
+
+    @model_serializer(mode="wrap")
+    def _of_its_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Runs are named after these values: none that says nothing of theirs is among them."""
+        return {key: x for key, x in dump(self).items() if self.data == PACS or key not in OF_PACS}
 
     @property
     def learned(self) -> str:
@@ -74,10 +102,11 @@ class Benchmark(Checked):
     @field_validator("data_root")
     @classmethod
     def _is_given(cls, data_root: str, info: ValidationInfo) -> str:
-        if info.data.get("data") == IMAGENET and not data_root:
+        data = info.data.get("data")
+        if data in NAMED and not data_root:
             raise ValueError(
-                f"data {IMAGENET!r} without data_root; give the folder that holds the sets, see "
-                "docs/paper_preset.md, or data: habitats, which needs none"
+                f"data {data!r} without data_root; give the folder that holds {NAMED[data]}, or "
+                "data: habitats, which needs none"
             )
         return data_root
 

@@ -51,6 +51,7 @@ class Pipeline(Common):
 
     preset: Name
     notebooks: list[Literal[NOTEBOOKS]] = Field([], description="of the preset; empty: all")
+    runs_alone: bool = Field(False, description="their runs are made, and no notebook is run")
     sweep: list[SweepGrid] = Field([], description="runs beside those of the preset's own model")
     disk_mb: Count[1, 10**9] = Field(500, description="free space that a run needs")
     gpu_mb: Count[1, 10**6] = Field(2000, description="of a GPU's memory, that a stage needs")

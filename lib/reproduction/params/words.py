@@ -27,7 +27,10 @@ FeatureModel = Literal["dinov2-s", "tiny-mae", "dino-b", "vit-b-cut"]
 # in the benchmark.
 Settings = dict[str, Any]
 Arms = dict[str, Settings]
-World = dict[Literal["home_share", "opacity", "original_images"], int | float]
+World = dict[
+    Literal["home_share", "opacity", "original_images", "original_epochs", "source", "side"],
+    int | float | str,
+]
 # 03a_robustness: sets with classes that nobody finetuned.
 KnnData = Literal["cutouts", "inat2021_mini", "pneumonia", "cifar100", "cifar100_coarse"]
 # 08_iav: the models that are compared, and what they are finetuned on.

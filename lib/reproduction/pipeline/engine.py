@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.kernelspec import NATIVE_KERNEL_NAME, KernelSpecManager
 from jupyter_client.manager import AsyncKernelManager
 from jupyter_core.paths import jupyter_runtime_dir
 from papermill.engines import NBClientEngine
@@ -29,7 +30,12 @@ class LocalEngine(NBClientEngine):
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: Any, kernel_name: str, **options: Any) -> Any:
-        """Run the notebook; arguments, result and errors as in papermill."""
+        """Run the notebook; arguments, result and errors as in papermill.
+
+        A kernel that is not here, as an editor elsewhere has saved, is that of this environment.
+        """
+        known = KernelSpecManager().find_kernel_specs()
+        kernel_name = kernel_name if kernel_name in known else NATIVE_KERNEL_NAME
         options |= {"config": sockets_in_files(), "iopub_timeout": PATIENCE_S}
         options |= {"kernel_manager_class": ForkedKernels}
         return super().execute_managed_notebook(nb_man, kernel_name, **options)

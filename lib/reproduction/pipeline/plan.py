@@ -62,6 +62,7 @@ def write_plan(
             "seconds": times.get(name, other),
         }
         for name in preset.stages
+        if not preset.pipeline.runs_alone
     }
     first = set(read.get(PAGE, {}))
     first |= {need.name for run in first for need in runs.needs(known[run])}
@@ -138,7 +139,7 @@ def _batches(
 
 def reads_of_run(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
-    if runs.of_labels(row.params):
+    if runs.of_labels(row.params) or row.params.benchmark.each_seed:
         return ()
     own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
     masks = row.params.masks == "tokencut" and not row.original

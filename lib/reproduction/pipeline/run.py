@@ -41,6 +41,7 @@ QUIET = ["--quiet", "host", "reason"]
 # Makefile has the same for what it starts itself.
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 IMAGES = "images"  # of a preset's results: what is drawn, until all is made
+KERNEL = "python3"  # of the environment that runs, whatever others an editor offers
 STOPPED = 130  # the exit code of what Ctrl-C has stopped
 LEAST_MB = 10  # with less a stage has failed for want of disk
 OFFLINE = {"HF_HUB_OFFLINE": "1"}  # of jobs: their nodes may have no network
@@ -68,6 +69,13 @@ def check(name: str, stages: Sequence[str] = ()) -> Preset:
         if file.stat().st_mtime > time.time():  # then all that is made of it is older than it
             raise ValueError(
                 f"pipeline: {file} is dated in the future; mend that with: touch {file}"
+            )
+        kernel = json.loads(file.read_text("utf-8"))["metadata"].get("kernelspec", {})
+        kernel = kernel.get("name")
+        if kernel != KERNEL:
+            raise ValueError(
+                f"pipeline: {file} was saved under the kernel {kernel!r}; save it again under "
+                f"Python 3 (ipykernel), which is {KERNEL!r}"
             )
     return preset
 
@@ -203,6 +211,8 @@ def _run(
     results = project_root() / "outputs" / name
     targets = [f"outputs/{name}/{stage}/{SUMMARY}" for stage in stages]
     last = results / (stages or list(preset.stages))[-1] / EXECUTED
+    if preset.pipeline.runs_alone:
+        last = results / "runs"
     if not profile:  # else this machine hands out the stages: it may lack a GPU
         check_devices(preset)
     plan.unmake_failed(preset)

@@ -20,13 +20,10 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.patheffects import withStroke
-from PIL import Image
 from torch import Tensor
 
 from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch
-from relevit.data.own.check import samples
-from relevit.data.own.listing import Listing
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks, quality_rows
@@ -43,7 +40,6 @@ from reproduction.plots.style import (
     SIGNED_HEAT,
     SIGNED_TICKS,
     named,
-    readable,
     write,
 )
 
@@ -54,7 +50,6 @@ DIMMED = 0.22  # brightness of what a mask leaves out
 PIECES = {"other": REST, "dropped": PALE_OBJECT, "object": OBJECT}  # of a cut
 HEAT_TICKS = ([0, 1], ("lowest", "highest\nof its map"))
 OUTLINE = {"color": "white", "path_effects": [withStroke(linewidth=2.5, foreground="black")]}
-SAMPLES, SAMPLE_PIXELS, LONGEST_NAME = 8, 640, 30  # of a folder; of one; letters of a title
 Images = UInt8[Tensor, "count 3 height width"]
 Masks = Bool[Tensor, "count 1 height width"]
 Heatmaps = Float[Tensor, "count 1 height width"]
@@ -299,28 +294,6 @@ def cut_steps(
     rows += [(name, [_step(values) for values in maps[: len(images)]]) for name, maps in steps]
     keys = [Patch(color=colour, label=name) for name, colour in PIECES.items()]
     return tile_grid(rows, keys=keys)
-
-
-def sample_grid(listing: Listing, seed: int = 0) -> Figure:
-    """Whole images of a folder drawn by the seed, under their classes and names.
-
-    Where they have masks, objects are outlined, and stand below their image without the rest.
-    """
-    shown, whole, objects = samples(listing, SAMPLES, seed), [], []
-    for place, name in enumerate(shown.ids):
-        image = shown.picture(place)
-        image.thumbnail((SAMPLE_PIXELS, SAMPLE_PIXELS))
-        pixels, mask = np.array(image), None
-        if shown.masks[place] is not None:
-            small = Image.fromarray(shown.mask(place)).convert("L").resize(image.size)
-            mask = torch.from_numpy(np.array(small) > 127)
-        label = shown.labels[place]
-        lines = (readable(shown.classes[label], f"class {label}"), readable(name))
-        whole.append(Tile(pixels, "\n".join(shortened(t, LONGEST_NAME) for t in lines), mask=mask))
-        kept = np.ones(1) if mask is None else np.where(mask[..., None], 1, DIMMED)
-        objects.append(Tile((pixels * kept).astype(np.uint8)))
-    masked = any(tile.mask is not None for tile in whole)
-    return tile_grid([("", whole), *[("object", objects)] * masked], columns=4)
 
 
 def outline(axis: Axes, mask: Mask) -> None:

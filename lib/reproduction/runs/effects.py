@@ -28,7 +28,6 @@ from relevit.finetune.epochs import LOG, History
 from relevit.finetune.epochs import read as read_losses
 from relevit.finetune.learning_rate import taken_rate
 from relevit.finetune.loop import only, train_step
-from relevit.finetune.own_audit import Audited
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import make_optimizer
 from relevit.models import checkpoints
@@ -244,12 +243,12 @@ def compared(
             continue
         start = before[place[-1]]
         row = dict(zip(ARM, (arm, *place), strict=True))
-        row |= difference(seen, start).drop("seeds_better")
+        row |= difference(seen, start, bench.shifted_sets).drop("seeds_better")
         row["val_pts"] = difference(seen, start, ["val"])["change_pts"]
         for name, of_arm in rivals.items():
             rival = of_group.get((of_arm.get(arm), *place))
             if rival is not None:
-                lead = difference(seen, rival)
+                lead = difference(seen, rival, bench.shifted_sets)
                 row |= ends(lead, name)
                 row |= {"seeds_better": lead["seeds_better"]} if name == "lead" else {}
         means = looks[arm, *place].drop(columns=[*ARM, "seed"]).mean()
@@ -317,7 +316,7 @@ def worst(seen: pd.DataFrame, bench: Benchmark) -> dict[str, float]:
     Mean over seeds of each run's worst, on the shifted sets: a mean over classes hides whom a cure
     leaves behind.
     """
-    shown = seen[seen["dataset"].isin(SHIFTED_SETS)]
+    shown = seen[seen["dataset"].isin(bench.shifted_sets)]
     groups = {"worst_class_pct": shown["label"]}
     if bench.homes() is not None:
         groups["worst_home_pct"] = shown["label"].map(home_family)
@@ -427,23 +426,6 @@ def rates_in_words(judged: pd.DataFrame, chosen: float | None) -> pd.DataFrame:
             "chosen": judged["lr"].eq(chosen).map({True: "yes", False: ""}),
         }
     ).set_index("learning rate")
-
-
-def gaps_in_words(audits: Mapping[str, Audited]) -> pd.DataFrame:
-    """The background gap of each audited model, by its name, with its verdict."""
-    found = [(each.audit.gap_pts, each.audit.verdict) for each in audits.values()]
-    shown = (
-        {row.condition: row.images for row in each.audit.conditions} for each in audits.values()
-    )
-    return pd.DataFrame(
-        {
-            "images": [images["same"] for images in shown],
-            "background gap, points": [signed(gap.value) for gap, _ in found],
-            "95 % interval": [f"{signed(gap.low)} to {signed(gap.high)}" for gap, _ in found],
-            "verdict": [verdict for _, verdict in found],
-        },
-        index=pd.Index(audits, name="model"),
-    )
 
 
 def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | None:

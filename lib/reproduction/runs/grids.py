@@ -46,6 +46,7 @@ OURS = "ours"  # the arm of the preset's own settings
 OWN = "own"  # the world of the preset's own original
 # The models that are set beside each other: their arm, and whether with the relevance terms.
 MODELS = {"original": (ORIGINAL, False), "without": (OURS, False), "with": (OURS, True)}
+RATES = "rates"  # of an arm, or of all, that it tries by itself
 NAMED = ["part", "arm", "relevance", "world"]  # what a notebook calls a run
 VARIED = ["model", "method", "protocol", "masks", "classes", "images_per_class", "lr_factor"]
 KEYS = [*NAMED, *VARIED, "seed"]  # columns of the table, beside `run`
@@ -89,7 +90,8 @@ class Lines:
         Masks are no axis for a run that uses none. Raises: ValueError for a parameter that
         02_finetune does not have or allow, which names the arm.
         """
-        base = read_stage(self.cfg, FINETUNED, **self.settings).model_dump()
+        alike = {key: value for key, value in self.settings.items() if key != RATES}
+        base = read_stage(self.cfg, FINETUNED, **alike).model_dump()
         for values in product(*axes.values()):
             row = self._row(base, **dict(zip(axes, values, strict=True)))
             if "masks" not in axes or needs_masks(row["run"].params):
@@ -101,7 +103,7 @@ class Lines:
         *,
         arm: str = OURS,
         relevance: bool = True,
-        world: Mapping[str, float] | None = None,
+        world: Mapping[str, Any] | None = None,
         **values: Any,
     ) -> dict[str, Any]:
         changes = dict(self.arms.get(arm, {})) | values
@@ -111,8 +113,11 @@ class Lines:
         if not relevance and arm != ORIGINAL:
             changes["weight_relevance"] = 0.0
             where += " without the relevance terms"
+        rates = changes.pop(RATES, self.settings.get(RATES, []))
+        if rates:  # checked as those of 02_finetune
+            rates = read_stage(self.cfg, "02_finetune", rates=rates).rates
         params = params_of(FINETUNED).checked(base | changes, where)
-        run = Row(params, **self.asked)
+        run = Row(params, **self.asked, rates=tuple(rates))
         if arm == ORIGINAL:
             run = original_of_world(params, **self.asked)
         row = _row(self.part, run, arm, relevance, _named(world))
@@ -136,8 +141,9 @@ def needs_masks(params: Params) -> bool:
     return params.weight_relevance != 0 or params.augmentation != "none"
 
 
-def _named(world: Mapping[str, float] | None) -> str:
-    found = (f"{key.partition('_')[0]} {value:g}" for key, value in (world or {}).items())
+def _named(world: Mapping[str, Any] | None) -> str:
+    words = {key.partition("_")[0]: value for key, value in (world or {}).items()}
+    found = (f"{word} {x if isinstance(x, str) else f'{x:g}'}" for word, x in words.items())
     return ", ".join(found) or OWN
 
 

@@ -10,7 +10,7 @@ and read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
 from itertools import count, product
@@ -22,13 +22,13 @@ import torch
 from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
-from habitats.cutouts import TEST_SETS
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint, run_folder
+from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
 from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
+from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
 from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
@@ -52,7 +52,10 @@ from reproduction.training.pretrained import FROM_HUB, finetune_pretrained, pret
 ROOM = "runs"  # their folder, beside those of the notebooks
 TOKENS = "tokens"  # of frozen blocks, beside the runs that share them until all are made
 SETS = "sets"  # its answers
+LEAN = "lean.parquet"  # and those to its pictures on other backgrounds
+OF_LEAN = {"condition": "dataset", "image": "index", "answer": "prediction"}
 ORIGINAL = "original"
+SEARCHED = 0  # the seed whose runs an arm tries its own rates on
 HELD_OUT = "libra_grad"  # the map that no run is trained on
 ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 # Parameters that a name says where they are not the cell's; its digest has all. Of the first the
@@ -71,10 +74,10 @@ class Row:
 
     A run is finetuned as its parameters say: on maps, or for IAV on labels alone, which is asked
     nothing more. Of an original, model, benchmark and seed of `params` count alone; in a world of
-    its own it is trained with that seed. `images_per_set` are test images answered of each of the
-    nine sets, `challenge` and `looked_at` those of its figures, `held_out` says whether one of
+    its own it is trained with that seed. `images_per_set` are test images answered of each test
+    set, `challenge` and `looked_at` those of its figures, `held_out` says whether one of
     these is by HELD_OUT, too (0: no), and `validated` the epochs whose validation images are looked
-    at (None: all, 0: before).
+    at (None: all, 0: before). `rates` are those that an arm tries by itself, where it has no rate.
     """
 
     params: Params
@@ -84,6 +87,7 @@ class Row:
     looked_at: int = 0
     held_out: int = 0
     validated: tuple[int, ...] | None = ()
+    rates: tuple[float, ...] = ()
 
     @cached_property
     def record(self) -> dict[str, Any]:
@@ -96,13 +100,15 @@ class Row:
             seed = params.seed if is_trained(self) else 0
             images = params.benchmark.model_dump(exclude=PLACES)
             start = {"model": params.model, "benchmark": images}
+            if params.benchmark.each_seed:
+                start["pictures"] = open_benchmark(params).rules
             return start | {"seed": seed, "original": _training(params)}
         values = params.model_dump(exclude=dict.fromkeys(FREE | PLACES, True) | IN_IMAGES)
         if of_labels(params):
             return values
-        tried = [row.name for row in searched(params)]
+        tried = [row.name for row in searched(params, self.rates)]
         values["lr"] = {"tried": tried, "limit_pts": _limit_pts(params)} if tried else rate(params)
-        if params.masks == "tokencut":
+        if params.masks == "tokencut" and not params.benchmark.each_seed:
             values["masks"] = read_stage(params, "01_masks").model_dump(exclude=FREE)
         return values | {"start": original_of_world(params).record}
 
@@ -161,12 +167,15 @@ def classifiers(cfg: Params) -> list[Row]:
 
 
 def _at_home(params: Params) -> bool:
-    """Whether the images are the preset's own, not those of another world."""
-    return params.benchmark == read_pipeline(params.preset).benchmark
+    """Whether the images are the preset's own, not those of another world, and its original."""
+    images = params.benchmark
+    return images == read_pipeline(params.preset).benchmark and not images.each_seed
 
 
 def _words(images: Images) -> list[str]:
     """What an original of its own has learned from."""
+    if images.each_seed:
+        return [images.source, f"{images.side}", f"originals_{images.original_epochs}"]
     many, home = images.original_images, type(images).model_fields["home_share"].default
     if images.home_share == home and not many:
         return []
@@ -244,14 +253,20 @@ def weights_of(row: Row) -> Path:
 # The learning rate
 
 
-def searched(params: Params) -> list[Row]:
+def searched(params: Params, rates: Sequence[float] = ()) -> list[Row]:
     """The runs whose logs decide the learning rate of a run; none where it is given or a paper's.
 
     Of our method on the preset's own model those of 02_finetune, of others shorter ones, by the
-    parameters of 04a_cures.
+    parameters of 04a_cures. With `rates` those of the run itself on the seed SEARCHED, with the
+    masks and in the world of the preset.
     """
     if params.lr is not None:
         return []
+    if rates:
+        own = {"seed": SEARCHED, "masks": read_stage(params, FINETUNED).masks}
+        own["benchmark"] = read_pipeline(params.preset).benchmark
+        tried = [params.model_copy(update=own | {"lr": lr}) for lr in sorted(rates)]
+        return [Row(each, validated=(0, each.epochs)) for each in tried]
     if params.method == "relevance" and params.model == own_model(params):
         images = read_pipeline(params.preset).benchmark
         return rates_of_own(read_stage(params, "02_finetune", benchmark=images))
@@ -345,7 +360,7 @@ def judged(rows: Iterable[Row]) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def rate(params: Params) -> float:
+def rate(params: Params, rates: Sequence[float] = ()) -> float:
     """The learning rate of a run: the one asked for, or the one that the paper's rule chose.
 
     Where none passes, the lowest one tried. Models of the papers take the papers' (T5-T7), or where
@@ -353,7 +368,7 @@ def rate(params: Params) -> float:
     """
     if params.lr is not None:
         return params.lr * params.lr_factor
-    if rows := searched(params):
+    if rows := searched(params, rates):
         return taken_rate(judged(rows), _limit_pts(params)) * params.lr_factor
     return paper_rate(params.method, params.model) * params.lr_factor
 
@@ -378,8 +393,9 @@ def training_images(cfg: Params, bench: Benchmark) -> Batch:
     published code takes the next of their class (differences F10).
     """
     labels = finetuned_classes(cfg, bench) * cfg.images_per_class
-    batch = bench.to_finetune(labels, cfg.seed, bench.spec(cfg.model).image_size)
-    if cfg.masks != "tokencut":
+    size = bench.spec(cfg.model).image_size
+    batch = bench.to_finetune(labels, cfg.seed, size, cfg.masks)
+    if cfg.masks != "tokencut" or bench.finds_masks:
         return with_masks(batch, cfg.masks)
     found = load_masks(results_of(cfg, "01_masks"), cfg.seed, batch.images)
     _need_kept(found, f"the training images of seed {cfg.seed}")
@@ -444,8 +460,8 @@ def validation_masks(cfg: Params, bench: Benchmark) -> AutomaticMasks | None:
     For seed 0 both are the first photographs of their classes, and together of all classes, so
     that the photographs which another seed validates on are among them.
     """
-    if cfg.masks != "tokencut":
-        return None
+    if cfg.masks != "tokencut" or bench.finds_masks:
+        return bench.found_masks(cfg.validation_maps)
     size, folder = bench.spec(cfg.model).image_size, results_of(cfg, "01_masks")
     draw = partial(bench.draw, "validation", range(cfg.validation_maps), size=size)
     images = draw().images
@@ -487,8 +503,9 @@ def _make(row: Row, known: dict[str, Any]) -> None:
     if row.original and not is_trained(row):
         weights, known["origin"] = origin_weights(params), _origin(params)
     elif row.original:
+        how = {"classes": len(bench.classes), "options": bench.options}
         train_original(
-            untrained(params.model, params.seed, choose_device(params.device)),
+            untrained(params.model, params.seed, choose_device(params.device), **how),
             bench.spec(params.model),
             _train_settings(row),
             row.folder,
@@ -497,7 +514,7 @@ def _make(row: Row, known: dict[str, Any]) -> None:
         )
         weights = row.folder / WEIGHTS
     else:
-        known["lr"] = lr = rate(params)
+        known["lr"] = lr = rate(params, row.rates)
         origin, known["origin"] = origin_weights(params), _origin(params)
         _, history = finetune_at(
             params, bench, lr, origin, row.folder, validated=row.validated, kept=frozen.folder
@@ -538,7 +555,7 @@ def start_of(cfg: Params, bench: Benchmark, origin: Path) -> Start:
     how = {"seed": bench.validation_seed(cfg.seed), "size": spec.image_size}
     counts = cfg.validation_images, cfg.validation_maps
     return Start(
-        load_model(cfg.model, origin, device=choose_device(cfg.device)),
+        load_model(cfg.model, origin, options=bench.options, device=choose_device(cfg.device)),
         spec,
         train,
         bench.draw("validation", range(max(counts)), **how, **bench.masks_for(cfg.protocol)),
@@ -556,13 +573,13 @@ def _inputs(cfg: Params, bench: Benchmark, spec: ModelSpec, train: Batch) -> dic
         found["resized"] = train.images.shape[-1]
     if train.masks.is_floating_point():
         found["edges"] = "soft"
-    if bench.composable:
+    if bench.composable or bench.finds_masks:
         found["images"] = bench.rules
     if seed := bench.validation_seed(cfg.seed):
         found["validation_seed"] = seed
-    if cfg.masks not in ("annotated", "tokencut"):
+    if cfg.masks != "annotated":
         found["masks"] = cfg.masks
-    if cfg.masks == "tokencut":
+    if cfg.masks == "tokencut" and not bench.finds_masks:
         found["masks"] = file_fingerprint(results_of(cfg, "01_masks") / MASKS)
     return found
 
@@ -576,13 +593,14 @@ def _training(params: Params) -> dict[str, Any]:
 
 
 def _train_settings(row: Row) -> TrainSettings:
-    """How the original of a world is trained: in one epoch, at the rates of 00_start."""
+    """How the original of a world is trained: at the rates of 00_start, drawings in one epoch."""
     params = row.params
+    images = params.benchmark
     return TrainSettings.from_params(
         read_stage(params, "00_start"),
         choose_device(params.device),
         images=original_images(params),
-        epochs=1,
+        epochs=images.original_epochs if images.each_seed else 1,
         seed=params.seed,
     )
 
@@ -599,9 +617,12 @@ def shared_out(bench: Benchmark, model: str, count: int) -> Batch:
 
 
 def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) -> dict[str, float]:
-    """Means of `relevance_shares`, the object by HELD_OUT, and of Habitats the challenge."""
+    """Means of `relevance_shares`, the object by HELD_OUT, and the challenge.
+
+    That is of Habitats. Where it is composed, its answers are written, too.
+    """
     model = row.params.model
-    network = load_model(model, weights, device=row.params.device)
+    network = load_model(model, weights, options=bench.options, device=row.params.device)
     shown = list(shared_out(bench, model, row.looked_at).split(BATCH))
     found = relevance_shares(network, bench.spec(model), shown).mean().to_dict()
     if row.held_out:
@@ -609,6 +630,12 @@ def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) 
         found["on_object_libra_pct"] = shares["on_object_pct"].mean()
     if bench.challenging and row.challenge:
         found |= backgrounds_challenge(classifier, bench.test_batches, row.challenge)
+    if bench.leans and row.challenge:
+        spec = bench.spec(model)
+        batch, _ = bench.with_masks(row.challenge, size=spec.image_size)
+        rows = lean_rows(network, spec, batch.images, batch.masks, batch.labels)
+        write_atomically(row.folder / LEAN, rows.to_parquet)
+        found["background_gap_pts"] = background_gap(rows).value
     return found
 
 
@@ -658,14 +685,19 @@ def _fingerprint(path: Path, changed: int) -> str:
 
 
 def answers(row: Row) -> pd.DataFrame:
-    """What a row answered on the nine sets, one row an image (`sets.answer_sets`).
+    """What a row answered on the test sets, one row an image (`sets.answer_sets`).
 
-    Raises: as `read`.
+    Where the challenge is composed, each of `lean.CONDITIONS` is a set, too. Raises: as `read`.
     """
     read(row)
-    parts = [read_table(row.folder / SETS / f"{name}.parquet") for name in TEST_SETS]
+    bench = open_benchmark(row.params)
+    parts = [read_table(row.folder / SETS / f"{name}.parquet") for name in bench.test_sets]
     found = pd.concat(parts, ignore_index=True)
-    return found[found["index"] < row.images_per_set].reset_index(drop=True)
+    found = found[found["index"] < row.images_per_set]
+    if bench.leans and row.challenge:
+        lean = read_table(row.folder / LEAN).rename(columns=OF_LEAN)
+        found = pd.concat([found, lean.assign(label_rank=1 - lean["right"].astype(int))])
+    return found.reset_index(drop=True)
 
 
 def needs(row: Row) -> list[Row]:
@@ -673,7 +705,7 @@ def needs(row: Row) -> list[Row]:
     if row.original or of_labels(row.params):
         return []
     world = [] if _at_home(row.params) else [original_of_world(row.params)]
-    return [*searched(row.params), *world]
+    return [*searched(row.params, row.rates), *world]
 
 
 def make_missing(wanted: Iterable[Row], device: str = "auto") -> None:

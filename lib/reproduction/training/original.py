@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import torch
 from torch import nn
 
 from habitats.benchmark import Benchmark
-from habitats.cutouts import Cutouts
 from relevit.base.files import from_project, write_atomically
 from relevit.base.results import read_rows
 from relevit.evaluate.predictions import BATCH, predict
@@ -61,7 +61,9 @@ def make_original(
     return model, train_original(model, spec, settings, folder, bench, on_epoch=on_epoch)
 
 
-def untrained(name: str, seed: int = 0, device: torch.device | str | None = None) -> nn.Module:
+def untrained(
+    name: str, seed: int = 0, device: torch.device | str | None = None, **how: Any
+) -> nn.Module:
     """A model before it has learned the classes: an untrained head on its pretraining.
 
     `tiny` has none and starts at random. Raises: ValueError for `tiny-mae`, whose own is not
@@ -73,7 +75,7 @@ def untrained(name: str, seed: int = 0, device: torch.device | str | None = None
             "use source='shipped', or do both with tools/train_shipped.py of commit 1e87ea29"
         )
     start = RANDOM if name == "tiny" else None
-    return load_model(name, start, new_head=True, seed=seed, device=device)
+    return load_model(name, start, new_head=True, seed=seed, device=device, **how)
 
 
 def _paper_models(cfg: Params, folder: Path, device: torch.device) -> nn.Module:
@@ -109,19 +111,23 @@ def train_original(
     spec: ModelSpec,
     settings: TrainSettings,
     folder: Path,
-    bench: Cutouts,
+    bench: Benchmark,
     *,
     validation_images: int = 400,
     on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
-    """Train `model` in place on images drawn for it; files and log as `train_classifier`."""
+    """Train `model` in place on images drawn for it, or on all that there are of a smaller set.
+
+    Files and log as `train_classifier`.
+    """
     count = settings.images * (settings.epochs if settings.fresh else 1)
+    train = bench.pictures("train", count, seed=settings.seed, size=spec.image_size)
     return train_classifier(
         model,
         spec,
-        settings,
+        replace(settings, images=min(settings.images, len(train))),
         folder,
-        train=bench.pictures("train", count, seed=settings.seed, size=spec.image_size),
+        train=train,
         validation=bench.pictures("validation", validation_images, size=spec.image_size).kept(),
         identity={"kind": "original", "images_of": bench.rules},
         on_epoch=on_epoch,

@@ -8,13 +8,12 @@ import pytest
 from PIL import Image
 
 from habitats.real.catalogue import CATALOGUE
-from relevit.data.own.folder import read_data
-from relevit.data.own.loose import open_image
-from relevit.data.own.outlines import open_mask
-from relevit.data.pictures import FORMATS, READING, opened, read_picture
+from relevit.data.pictures import FORMATS, READING, open_image, opened, read_picture
 from relevit.models.spec import View
+from relevit_own.outlines import open_mask
+from relevit_own.table import read_table
 from replicas import WRITERS
-from unit.data.own.troubles import write_plain
+from unit.own.troubles import write_plain
 
 VIEW = View(resize=32, crop=32)
 
@@ -23,13 +22,13 @@ VIEW = View(resize=32, crop=32)
 def test_every_door_refuses_a_bomb(tmp_path, monkeypatch, factor):
     WRITERS["imagenet_s"](tmp_path)
     papers = CATALOGUE["imagenet_s"].read(tmp_path)
-    listing = read_data(write_plain(tmp_path / "own"))
+    listing = read_table(write_plain(tmp_path / "own"))
     image, mask = listing.images[0], listing.masks[0]
     pixels = read_picture(image).width * read_picture(image).height
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", int(pixels / factor))
     for name, read in (
         ("0.jpg", lambda: listing.picture(0)),
-        ("0.jpg", lambda: listing.mask(0)),
+        ("0.png", lambda: listing.mask(0)),
         ("0.png", lambda: open_mask(mask)),
         ("0.jpg", lambda: open_image(image)),
         ("0.jpg", lambda: listing.image_set(VIEW).read([0])),

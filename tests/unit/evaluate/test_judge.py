@@ -12,6 +12,7 @@ import torch
 
 from habitats.homes import habitats
 from relevit.attribution import METHODS
+from relevit_own.cli import main
 from reproduction.measures import judged
 from reproduction.measures.causal import ZEROS, worth_overlap_pct
 from reproduction.measures.judge import (
@@ -27,7 +28,6 @@ from reproduction.measures.judge import (
     truths,
 )
 from reproduction.measures.judged import as_json, judge, read_method, read_records
-from reproduction.pipeline.cli import main
 
 PAGE = Path(__file__).parents[3] / "docs" / "judge.md"
 CODE = re.findall(r"(?ms)^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from habitats.cutouts import TEST_SETS
 from relevit.evaluate.looking import Look
-from relevit.finetune.own_audit import Mean
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
 from reproduction.runs import effects
@@ -73,25 +71,6 @@ def test_rates_are_exact_and_a_gain_is_no_loss():
     )
     table = effects.rates_in_words(judged, 5.0e-6)
     assert rows(table) == {"5e-06": ["+1.0", "no", "yes"], "2.5e-05": ["-2.5", "yes", ""]}
-
-
-def test_a_gap_has_its_interval_and_verdict():
-    gaps = {"original": (50.04, 29.1, 66.1, "leans"), "b": (4.0, -1.0, 9.0, "does not lean")}
-    audits = {
-        name: SimpleNamespace(
-            audit=SimpleNamespace(
-                gap_pts=Mean(value=gap, low=low, high=high),
-                verdict=verdict,
-                conditions=[SimpleNamespace(condition="same", images=40)],
-            )
-        )
-        for name, (gap, low, high, verdict) in gaps.items()
-    }
-    assert rows(effects.gaps_in_words(audits)) == {
-        "original": [40, "+50.0", "+29.1 to +66.1", "leans"],
-        "b": [40, "+4.0", "-1.0 to +9.0", "does not lean"],
-    }
-    assert effects.gaps_in_words({}).empty, "no image has a mask"
 
 
 # Of many

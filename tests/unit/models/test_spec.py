@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from relevit.data.own.loose import open_image
+from relevit.data.pictures import open_image
 from relevit.models.spec import View, as_rgb
 
 DEEP = np.array([[0, 257, 32896, 65535]], dtype=np.uint16)

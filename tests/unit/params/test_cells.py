@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 import math
 from typing import Any
 
@@ -15,7 +13,6 @@ from pydantic.fields import FieldInfo
 
 from relevit.base.files import project_root
 from relevit.choices.finetuning import LOSS_WEIGHTS
-from relevit.choices.own import OwnChoices
 from relevit.choices.words import CURES, MORE_LOSSES
 from relevit.finetune.settings import FinetuneSettings
 from reproduction.params.cells import BASES, FINETUNED, Params, cell, params_of, take
@@ -31,23 +28,12 @@ def test_a_cell_is_what_papermill_reads_and_the_quick_preset(name):
     of, path = params_of(name), ROOT / notebook_file(name)
     told = inspect_notebook(path)
     fields = {key: field.description for key, field in of.model_fields.items()}
-    known = BASES["10_your_own"].model_fields if name == "10_your_own" else {}
-    assert told.keys() | known.keys() == fields.keys() and all(fields.values())
+    assert told.keys() == fields.keys() and all(fields.values())
     assert {key: each["help"] for key, each in told.items()} == {key: fields[key] for key in told}
     assert of() == of.from_preset(ROOT / "params" / "quick.yaml")
     assert of.checked(of().model_dump(), "test") == of()
     with pytest.raises(ValidationError, match="frozen"):
         of().preset = "paper"
-
-
-def test_what_a_cell_leaves_to_the_record_no_other_cell_sets():
-    """Else a notebook that is run again would take that for the parameter."""
-    path = ROOT / notebook_file("10_your_own")
-    left = BASES["10_your_own"].model_fields.keys() - cell(path).keys()
-    code = [c["source"] for c in json.loads(path.read_text())["cells"] if c["cell_type"] == "code"]
-    names = [node for part in code for node in ast.walk(ast.parse("".join(part)))]
-    names = [node for node in names if isinstance(node, ast.Name)]
-    assert left and not left & {node.id for node in names if isinstance(node.ctx, ast.Store)}
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -69,7 +55,7 @@ def beyond(field: FieldInfo) -> list[float]:
     return [*found, ends[Lt].lt if Lt in ends else (ends[Le].le // step + 1) * step]
 
 
-@pytest.mark.parametrize("cls", [*map(params_of, NOTEBOOKS), OwnChoices, Pipeline])
+@pytest.mark.parametrize("cls", [*map(params_of, NOTEBOOKS), Pipeline])
 def test_every_number_has_two_ends_and_is_refused_beyond_them(cls):
     for key, field in cls.model_fields.items():
         for value in beyond(field) if field.annotation in (int, float) else ():
@@ -94,11 +80,6 @@ def test_a_run_has_the_parameters_of_its_notebook_but_for_the_notebooks_own():
     cfg = params_of("02_finetune")(lr=1.0e-5, rates=[1.0e-6])
     assert cfg.run == params_of(FINETUNED)(lr=1.0e-5) and not hasattr(cfg.run, "rates")
     assert cfg.run.notebook == cfg.notebook
-    own = params_of("10_your_own")(data="~/a", limit_pts=2.0)
-    assert own.run == OwnChoices.checked(
-        {key: getattr(own, key) for key in OwnChoices.model_fields}, "test"
-    )
-    assert not own.run.data.startswith("~")
 
 
 # Wrong values
@@ -139,7 +120,6 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("02_finetune", dict.fromkeys(LOSS_WEIGHTS[:2], 0.0), NOTHING),
     ("02_finetune", dict.fromkeys(LOSS_WEIGHTS[1:], 0.0), NOTHING),
     ("02_finetune", {"method": "rrr", "masks": "a_third"}, "masks = .*need masks of all images"),
-    ("10_your_own", dict.fromkeys(LOSS_WEIGHTS, 0.0), NOTHING),
     ("03_robustness", {"arms": {"ours": {}}}, "arms = .*arm 'ours': give it a name of small"),
     ("03_robustness", {"arms": {"a": {"method": "rrr"}}}, "arms = .*arm 'a' changes method, in"),
     ("03_robustness", {"arm_seeds": [7]}, r"arm_seeds = \[7\] .*are not among seeds"),

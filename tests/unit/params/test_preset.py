@@ -75,7 +75,10 @@ def test_missing_file_is_named(tmp_path):
     [
         ({"data": "imagenet"}, "data 'imagenet' without data_root; give the folder that holds the"),
         ({"preprocessing": "timm"}, "preprocessing timm without it; give the preset's own model"),
-        ({"data": "imagenette"}, "value error, it is unknown; use habitats, imagenet [drawn here"),
+        (
+            {"data": "imagenette"},
+            "value error, it is unknown; use habitats, imagenet, pacs [drawn here",
+        ),
         ({"finetuned_classes": 1}, "greater than or equal to 2 [classes of ImageNet-S in A]"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 
 from habitats.real.catalogue import CATALOGUE
 from habitats.real.classes import A_WNIDS, IMAGENET_WNIDS
+from relevit_own.cli import main
 from replicas.folders import write_folders
 from replicas.pictures import picture, save_jpeg
-from reproduction.pipeline.cli import main
 from reproduction.pipeline.doctor import examine, lines
 
 ROOT = Path(__file__).parents[3]

@@ -7,8 +7,8 @@ from unittest.mock import Mock
 
 import pytest
 
+from relevit_own.cli import main
 from reproduction.pipeline import doctor as ready
-from reproduction.pipeline.cli import main
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -1,13 +1,9 @@
 """Rows of images and heatmaps: each picture stands where its name says."""
 
-import numpy as np
-import pandas as pd
 import pytest
 import torch
-from PIL import Image
 
 from relevit.data.batch import Batch
-from relevit.data.own.listing import COLUMNS, Listing
 from relevit.evaluate.looking import Look
 from relevit.evaluate.sis import Subsets
 from relevit.masks import AutomaticMasks
@@ -136,22 +132,3 @@ def test_a_cut_tells_object_dropped_and_other():
     drawn = [axis.images[0].get_array().tolist() for axis in tiles(figure)[4::2]]
     assert drawn == [[[0, 1], [2, 2]], [[0, 0], [2, 2]]]
     assert "Colours and lines: other; dropped; object." in alternative_text(figure)
-
-
-@pytest.mark.parametrize("masked", [True, False])
-def test_samples_have_their_names_and_their_whole_picture(tmp_path, masked):
-    name = "$5 a very long name, longer than a title is, $9.jpg"
-    Image.new("RGB", (60, 20), (200, 200, 200)).save(tmp_path / name, "png")
-    mask = np.zeros((20, 60), dtype=bool)
-    mask[:, 40:] = True
-    Image.fromarray(mask).save(tmp_path / "mask.png")
-    masks = (tmp_path / "mask.png" if masked else None,)
-    rows = pd.DataFrame([(name, tmp_path / name, "$a", masks[0], None)], columns=COLUMNS)
-    listing = Listing("x", ("$a", "b"), rows)
-    above, *below = tiles(pictures.sample_grid(listing))
-    assert above.get_title() == f"$a\n{pictures.shortened(name, 30)}"
-    assert not above.title.get_parse_math() and len(above.collections) == masked
-    assert above.images[0].get_array().shape == (20, 60, 3) and len(below) == masked
-    for axis in below:
-        alone = axis.images[0].get_array()[..., 0]
-        assert (alone[:, 41:] == 200).all() and (alone[:, :39] == 44).all()

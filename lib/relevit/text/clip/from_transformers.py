@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from relevit.base.errors import text_extra
 from relevit.base.seeding import seeded
+from relevit.choices.words import CLIP, CLIP_ON_HUB
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.encoder import from_clip_text
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import CLIPModel
 
-CLIP = "clip-b32"  # its folder below weights_root
-PAPER_CLIP = "openai/clip-vit-base-patch32"  # Beyond Intuition Sec. 4.2
 # Its main branch holds a pickle alone. This commit is the hub's own conversion of it, which others
 # load by the same id; it was not fetched here.
 REVISION = "c237dc49a33fc61debc9276459120b7eac67e7ef"
@@ -62,23 +61,23 @@ def from_clip(
 
 
 def clip_folder(weights_root: str) -> Path:
-    """Folder with PAPER_CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub."""
+    """Folder with CLIP's files: `clip-b32` below `weights_root`, or fetched from the hub."""
     note = (
         ". Pickled weights (.bin, .pt) are not read: where there is a pytorch_model.bin alone, run "
         f'once in its folder: python -c "{CONVERT}"'
     )
     about = {"more": [PIXELS], "revision": REVISION, "note": note}
-    return model_folder("09_text", weights_root, CLIP, PAPER_CLIP, FILES, **about)
+    return model_folder("09_text", weights_root, CLIP, CLIP_ON_HUB, FILES, **about)
 
 
-def load_clip(folder: Path) -> tuple[DualEncoder, Tokenizer]:
+def load_clip(folder: Path, user: str = "09_text") -> tuple[DualEncoder, Tokenizer]:
     """CLIP and its tokenizer from `clip_folder`. No pickle is read, and no code of it is run.
 
     Pixel statistics are those of its `preprocessor_config.json`, where it has one, else CLIP's.
     """
-    with text_extra("09_text"):
+    with text_extra(user):
         from transformers import CLIPImageProcessor, CLIPModel
-    model = read_weights("09_text", CLIPModel, folder)
+    model = read_weights(user, CLIPModel, folder)
     told = (folder / PIXELS).is_file()
     pixels = CLIPImageProcessor.from_pretrained(folder) if told else CLIPImageProcessor()
     dual = from_clip(model.float().eval(), pixels.image_mean, pixels.image_std)

@@ -40,7 +40,7 @@ LOADED = (
         "relevit.evaluate.predictions",
         "relevit.text.encoder",
     ),
-    *("habitats.homes", "habitats.example", "seaborn", "ipywidgets", "ipykernel.kernelapp"),
+    *("habitats.homes", "relevit_own.example", "seaborn", "ipywidgets", "ipykernel.kernelapp"),
     *("ipykernel.ipkernel", "papermill.cli"),
 )
 AT_LOADING = {
