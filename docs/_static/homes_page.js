@@ -1,5 +1,6 @@
 "use strict";
-/* The page of homes: a grid of answers, and the animal at home and in the chosen home.
+/* The page of homes: an animal, a home and a model, its map and its answer; then all of them in a
+   grid, and the animal at home and in the chosen home.
    `HOMES` is in homes.js, which tools/homes_page.py writes with homes.webp. */
 
 const SIDE = 112, PATCHES = 8, COUNT = HOMES.homes.length;
@@ -57,7 +58,14 @@ function draw(canvas, scene, name) {
 function show() {
   const places = [["at home", atHome(chosen)], ["chosen", chosen]];
   const animal = HOMES.animals[animalOf(chosen)];
-  page.querySelectorAll("figure").forEach((figure, number) => {
+  const [animals, homes] = page.querySelectorAll("select");
+  [animals.value, homes.value] = [animalOf(chosen), chosen % COUNT];
+  page.querySelectorAll(".first canvas").forEach((canvas, number) => {
+    draw(canvas, chosen, number ? model : null);
+    canvas.setAttribute("aria-label", number
+      ? `Relevance for the answer of the ${NAMES[model]} model` : `${animal}, ${homeOf(chosen)}`);
+  });
+  page.querySelectorAll(".looks figure").forEach((figure, number) => {
     const [where, scene] = places[Math.floor(number / 4)];
     const name = [null, ...Object.keys(NAMES)][number % 4];
     const [canvas, words] = figure.children;
@@ -69,11 +77,12 @@ function show() {
       ? `Relevance for the answer of the ${NAMES[name]} model, ${homeOf(scene)}`
       : `${animal} in this home: ${homeOf(scene)}`);
   });
-  const told = Object.keys(NAMES).map((name) => `${NAMES[name]}: ${answer(name, chosen)}, ` +
-    (right(name, chosen) ? "right" : "wrong"));
-  const place = chosen === atHome(chosen) ? "at home" : "not at home";
-  page.querySelector("[aria-live]").textContent =
-    `${animal}, ${homeOf(chosen)} (${place}). ${told.join("; ")}.`;
+  const verdict = right(model, chosen) ? "Right." : `Wrong: it is the ${animal}.`;
+  const own = `At home (${homeOf(atHome(chosen))}) it says ${answer(model, atHome(chosen))}.`;
+  const here = chosen === atHome(chosen) ? "This is its home." : own;
+  const told = page.querySelector("[aria-live]");
+  told.textContent = `The model says ${answer(model, chosen)}. ${verdict} ${here}`;
+  told.className = right(model, chosen) ? "right" : "wrong";
   page.querySelectorAll("[role=gridcell]").forEach((cell, scene) => {
     cell.tabIndex = scene === chosen ? 0 : -1;
     cell.setAttribute("aria-selected", scene === chosen);
@@ -97,7 +106,35 @@ function count(name) {
     `elsewhere ${share(all.filter((s) => s !== atHome(s)))}`;
 }
 
+function pick(into, title, names, change) {
+  const select = make("select", make("label", into, title));
+  names.forEach((name, value) => make("option", select, name, { value }));
+  select.addEventListener("change", () => { change(Number(select.value)); show(); });
+}
+
+function first() {
+  const top = make("div", page, "", { className: "first" }), picks = make("div", top);
+  pick(picks, "Animal ", HOMES.animals, (animal) => { chosen = animal * COUNT + chosen % COUNT; });
+  pick(picks, "Home ", HOMES.homes, (home) => { chosen = animalOf(chosen) * COUNT + home; });
+  const models = make("fieldset", picks);
+  make("legend", models, "Model");
+  for (const name of Object.keys(NAMES)) {
+    const label = make("label", models);
+    const button = make("input", label, "", { type: "radio", name: "model" });
+    button.checked = name === model;
+    button.addEventListener("change", () => { model = name; colour(); show(); });
+    label.append(` ${count(name)}`);
+  }
+  for (const said of ["what it sees", "where it looks"]) {
+    const figure = make("figure", top);
+    make("canvas", figure, "", { width: SIDE, height: SIDE }).setAttribute("role", "img");
+    make("figcaption", figure, said);
+  }
+  make("p", top).setAttribute("aria-live", "polite");
+}
+
 function build() {
+  first();
   const side = make("div", page, "", { className: "looks" });
   for (let number = 0; number < 8; number++) {
     const figure = make("figure", side);
@@ -106,17 +143,7 @@ function build() {
     make("small", words, ["image", ...Object.keys(NAMES)][number % 4]);
     make("span", words);
   }
-  make("p", side).setAttribute("aria-live", "polite");
   const left = make("div", page, "", { className: "answers" });
-  const models = make("fieldset", left);
-  make("legend", models, "Answers of the model");
-  for (const name of Object.keys(NAMES)) {
-    const label = make("label", models);
-    const button = make("input", label, "", { type: "radio", name: "model" });
-    button.checked = name === model;
-    button.addEventListener("change", () => { model = name; colour(); });
-    label.append(` ${count(name)}`);
-  }
   const grid = make("table", left);
   grid.setAttribute("role", "grid");
   grid.setAttribute("aria-label", "Forty animals in eight homes. Arrow keys move.");

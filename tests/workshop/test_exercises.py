@@ -1,24 +1,31 @@
 """The exercises of the notebooks: their form, what is said to an answer, and students' copies."""
 
-import math
+import ast
+import inspect
+import itertools
 import re
 import shutil
+import textwrap
 from pathlib import Path
 
 import nbformat
 import pytest
 import torch
-from IPython.core.interactiveshell import InteractiveShell
 from nbformat.v4 import new_code_cell, new_notebook
 
 from reproduction.lessons import exercises
+from reproduction.params.order import NOTEBOOKS as NAMES
 from reproduction.pipeline import checks
-from reproduction.pipeline.checks import Wrong
+
+from .answers import RIGHT, WRONG
 
 pytestmark = pytest.mark.wrong_types  # what checks types in tests is not there for students
 
-NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
-NAMES = {"torch": torch}  # what a solution needs
+ROOT = Path(__file__).parents[2]
+NOTEBOOKS = ROOT / "notebooks"
+KINDS = {"write", "debug", "design", "interpret"}
+ABOUT = re.compile(r"\*\*Your turn\*\* \((\w+), (★{1,3}), (\d+) minutes\)\.")
+HINTS = ["Hint 1", "Hint 2", "Hint 3: the solution"]
 
 
 def exercises_of(path: Path) -> list[tuple]:
@@ -32,115 +39,109 @@ def exercises_of(path: Path) -> list[tuple]:
 
 
 FOUND = {
-    check.source: (prose, cell)
+    re.search(r'answer\("(\w+)"', check.source)[1]: (
+        path.stem, prose.source, cell.source, check.source
+    )
     for path in sorted(NOTEBOOKS.glob("*.ipynb"))
     for prose, cell, check in exercises_of(path)
-}
-each = pytest.mark.parametrize("check", FOUND)
+}  # fmt: skip
+each = pytest.mark.parametrize("name", FOUND)
 
 
-def run(source: str, check: str, names: dict = NAMES) -> None:
-    """A cell, and then its check."""
-    names = {**names, "checks": checks}
-    exec(source, names)
-    exec(check, names)
+def said(name: str, capsys, **names) -> str:
+    """What the check says, which goes on with the answer if it is right, else with the solution."""
+    on = checks.answer(name, names)
+    solution = checks.EXERCISES[name].solution
+    line = capsys.readouterr().out.removesuffix("\n")
+    right = line.startswith("✓ ")
+    assert right or (line.startswith("✗ ") and line.endswith(f" {checks.GOES_ON}"))
+    assert on is (names[name] if right else solution) and "\n" not in line
+    return line.removesuffix(f" {checks.GOES_ON}")
+
+
+def test_every_lesson_has_an_exercise_and_every_check_is_one():
+    lessons = [name for name in NAMES if name[2] != "a" and name != "99_report"]
+    assert {notebook for notebook, *_ in FOUND.values()} == set(lessons)
+    assert set(checks.EXERCISES) == set(FOUND) == set(RIGHT) == set(WRONG)
+    assert {ABOUT.search(prose)[1] for _, prose, *_ in FOUND.values()} == KINDS
+
+
+def test_the_page_for_teachers_lists_them():
+    rows = []
+    for name, (notebook, prose, *_) in FOUND.items():
+        kind, stars, minutes = ABOUT.search(prose).groups()
+        rows.append(f"| `{notebook}` | `{name}` | {kind} | {stars} | {minutes} |")
+    assert "\n".join(rows) in (ROOT / "workshop" / "README.md").read_text(encoding="utf-8")
 
 
 @each
-def test_the_solution_passes_and_the_stub_does_not_below_two_hints(check, capsys):
-    prose, _ = FOUND[check]
-    assert "**Your turn.**" in prose.source and re.fullmatch(r"checks\.(\w+)\(\1\)", check)
-    assert re.findall(r"<summary>(.+?)</summary>", prose.source) == ["Hint 1", "Hint 2"]
-    names = dict(NAMES)
-    for _, cell in FOUND.values():  # a later one may build on an earlier one
-        exec(cell.source, names)
-    run(FOUND[check][1].source, check, names)
-    assert capsys.readouterr().out.startswith("✓ ")
-    with pytest.raises(Wrong, match="still empty"):
-        run(exercises.stub(FOUND[check][1].source), check, names)
+def test_an_exercise_has_three_hints_a_solution_and_an_empty_place(name, capsys):
+    _, prose, cell, check = FOUND[name]
+    assert ABOUT.search(prose) and re.findall(r"<summary>(.+?)</summary>", prose) == HINTS
+    assert check.splitlines()[-1] == f'{name} = checks.answer("{name}", globals())'
+    names = {"torch": torch}
+    for _, _, source, _ in FOUND.values():  # a later one may build on an earlier one
+        exec(source, names)
+    assert said(name, capsys, **{name: names[name]}).startswith("✓ ")
+    exec(exercises.stub(cell), names)
+    assert said(name, capsys, **{name: names[name]}).startswith("✗ ")
 
 
 @each
-def test_every_slip_hears_its_own_sentence(check, monkeypatch):
-    name = re.match(r"checks\.(\w+)", check).group(1)
-    judge, called = checks._judge, []
-    monkeypatch.setattr(checks, "_judge", lambda *parts: called.append(parts))
-    getattr(checks, name)(None)
-    ((_, inputs, right, praise, slips),) = called
-    assert 1 <= len(slips) <= 4, "the likeliest"
-    for text, slip in slips.items():
-        with pytest.raises(Wrong) as said:
-            judge(lambda *_, slip=slip: slip, inputs, right, praise, slips)
-        assert str(said.value) == text
+def test_the_notebook_goes_on_with_the_solution_that_it_explains(name):
+    solution = checks.EXERCISES[name].solution
+    (shown,) = ast.parse(FOUND[name][2]).body
+    if not callable(solution):
+        assert ast.literal_eval(shown.value) == solution
+        return
+    (goes_on,) = ast.parse(textwrap.dedent(inspect.getsource(solution))).body
+    shown.body = [line for line in shown.body if not isinstance(line, ast.Expr)]  # its docstring
+    assert ast.dump(shown) == ast.dump(goes_on)
 
 
-def recursion(body: str, start: str = "torch.eye(a.shape[-1])", read: str = "R[0, 1:]") -> str:
-    loop = f"R = {start}\n  for A, G in zip(a, g): R = {body}\n  return {read}"
-    return f"def gae(a, g):\n  {loop}"
+@each
+def test_right_answers_other_than_ours(name, capsys):
+    for given in RIGHT[name]:
+        assert said(name, capsys, **{name: given}).startswith("✓ ")
 
 
-MEAN = "(A * G).clamp(min=0).mean(0)"
-WRONG = [
-    (recursion(f"R + {MEAN} @ R", read="R[1:, 0]"), "transposed"),
-    (recursion(f"{MEAN} @ R"), "identity out"),
-    (recursion(f"R + R @ {MEAN}"), "wrong side"),
-    (recursion(f"R + {MEAN} @ R", start="torch.eye(3)"), "stopped with RuntimeError"),
-    ("def background_loss(r, s): return ((r * (1 - s)) ** 2).sum()", "take the sum"),
-    ("def background_loss(r, s):\n  r *= 1 - s\n  return r.square().mean()", "input number 1"),
-    ("def background_loss(r, s): return (r ** 2 * (1 - s)).mean().item()", "cut off from the map"),
-    ("def background_loss(r, s): return float((r ** 2 * (1 - s)).mean())", "cut off from the map"),
-    ("def background_loss(r, s): return (r.detach() * (1 - s)).pow(2).mean()", "cut off"),
-    ("def background_loss(r, s): return (r * s).square().mean()", "the background is 1 - mask"),
-    ("def background_loss(r, s): (r * (1 - s)).square().mean()", "returns nothing"),
-    ("def adds(t): return 100 * (t['with'] - t['without']).mean()", "large set counts more"),
-    ("def adds(t): return (t['with'] - t['without']).groupby('dataset').mean().mean()", "share"),
-    ("def follow(m):\n  r = torch.eye(5)\n  for a in m: r = r + r @ a\n  return r", "wrong side"),
-    ("def area(s, a): return sum(a)", "without the widths"),
-    ("def beyond_chance(s, a, r):\n  f = lambda y: torch.trapezoid(torch.tensor([*y, 0.]),"
-     " torch.tensor([*s, 100.])) / 100\n  return f(a) - f(r[0])", "Not right yet"),
-    ("def beyond_chance(s, a, r): return torch.tensor(r).mean(0) - torch.tensor(a)",
-     "an area is one number"),
-    ("def ia_score(a, m): return (a.softmax(-1) * m.softmax(-1)).sum(-1)", "softmax"),
-    ("def ia_score(a, m): return [(a * m).sum(-1), 1]", "returns a list"),
-    ("def ia_score(a, m): return a.log().sum(-1) * math.nan", "NaN"),
-    ("def centred_score(a, m):\n  a = a - a.mean()\n  m = m - m.mean()\n"
-     "  return (a * m).sum(-1) / a.norm(dim=-1) / m.norm()", "one mean for all heads"),
-]  # fmt: skip
+@each
+def test_wrong_answers(name, capsys):
+    """Twenty each. At most four hear no more than by how much they are off."""
+    heard = [(said(name, capsys, **{name: given}), part) for given, part in WRONG[name]]
+    assert [(line, part) for line, part in heard if part not in line or line[0] == "✓"] == []
+    assert len(heard) >= 20 and sum("Not right yet" in line for line, _ in heard) <= 4
 
 
-@pytest.mark.parametrize(("source", "sentence"), WRONG, ids=range(len(WRONG)))
-def test_wrong_answers(source, sentence):
-    name = re.match(r"def (\w+)", source).group(1)
-    with pytest.raises(Wrong) as said:
-        run(source, f"checks.{name}({name})", {"torch": torch, "math": math})
-    assert sentence in str(said.value)
-    assert said.value._render_traceback_() == [f"✗ {said.value}"]
+@each
+def test_no_two_slips_come_to_the_same(name):
+    """Else a sentence would be said of another slip than its own."""
+    exercise = checks.EXERCISES[name]
+    assert exercise.said or len(exercise.slips) >= 4
+    for number, example in enumerate(exercise.examples()):
+        found = checks.slips_of(exercise, number)
+        found["right"] = checks._number(exercise.solution(*example.inputs))
+        pairs = itertools.combinations(found, 2)
+        assert [pair for pair in pairs if checks._same(*map(found.get, pair))] == []
 
 
-RIGHT = [
-    recursion("R + (A.double() * G.double()).relu().mean(0) @ R", "torch.eye(5).double()"),
-    "def background_loss(r, s): return (r ** 2 * (1 - s)).mean()",
-    "def adds(t):\n  m = t.groupby(level=0).mean() * 100\n  return (m['with'] - m.without).mean()",
-    "def miou(c, m): return sum(float((a & b).sum() / (a | b).sum()) for a, b in "
-    "((c, m), (~c, ~m))) * 50",
-    "def ia_score(a, m): return torch.nn.functional.cosine_similarity(a, m, dim=-1)",
-]
+def test_who_is_stuck_hears_what_it_is_and_goes_on(capsys):
+    assert "There is no `gae`: its cell was not run" in said("gae", capsys)
+    assert "is the solution now" in said("gae", capsys, gae=checks.EXERCISES["gae"].solution)
+    assert "A function is asked for, and this is '3'" in said("gae", capsys, gae=3)
 
+    def area(shares, accuracy):
+        raise NotImplementedError
 
-@pytest.mark.parametrize("source", RIGHT, ids=range(len(RIGHT)))
-def test_right_answers_other_than_ours(source, capsys):
-    name = re.match(r"def (\w+)", source).group(1)
-    run(source, f"checks.{name}({name})")
-    assert capsys.readouterr().out.startswith("✓ ")
+    def beyond_chance(shares, accuracy, orders):
+        return area(shares, accuracy)
 
-
-def test_a_notebook_shows_the_sentence_alone(capsys):
-    """No traceback, which a beginner would not read, and no look at the check's own source."""
-    InteractiveShell().run_cell(
-        "from reproduction.pipeline import checks\nchecks.gae(lambda a, g: None)"
+    assert "function is still empty" in said("area", capsys, area=area)
+    assert "calls `area`, which is still empty" in said(
+        "beyond_chance", capsys, beyond_chance=beyond_chance
     )
-    said = capsys.readouterr()
-    assert said.out + said.err == "✗ Your function returns nothing: end it with `return`.\n"
+    with pytest.raises(ValueError, match=r"checks: 'gea' is no exercise; use one of reading, "):
+        checks.answer("gea", {})
 
 
 @pytest.fixture(scope="module")
@@ -148,17 +149,17 @@ def copies(tmp_path_factory) -> list[Path]:
     return exercises.write_copies(NOTEBOOKS, tmp_path_factory.mktemp("class") / "students")
 
 
-def test_copies_hold_no_solution_and_no_output(copies):
-    text = "".join(path.read_text() for path in copies)
-    assert text.count("# Your code here.") == len(FOUND) >= 6
-    for path in copies:
-        cells = nbformat.read(path, as_version=4).cells
+def test_copies_hold_the_solution_in_the_last_hint_alone_and_no_output(copies):
+    read = {path.stem: nbformat.read(path, as_version=4).cells for path in copies}
+    for cells in read.values():
         assert not any(cell.get("outputs") or cell.get("execution_count") for cell in cells)
-        for cell in nbformat.read(NOTEBOOKS / path.name, as_version=4).cells:
-            if found := exercises.SOLUTION.search(cell.source):
-                lines = [line.strip() for line in found.group().splitlines()]
-                assert all(line not in text for line in lines if len(line) > 30)
-    assert "SOLUTION" not in text
+        assert not any("### " in cell.source for cell in cells if cell.cell_type == "code")
+    for notebook, _, source, _ in FOUND.values():
+        cells, code = read[notebook], exercises.solution(source)
+        (place,) = (i for i, cell in enumerate(cells) if cell.source == exercises.stub(source))
+        assert not any(code in textwrap.dedent(c.source) for c in cells if c.cell_type == "code")
+        assert cells[place - 1].source.count(f"```python\n{code}\n```\n</details>") == 1
+        assert exercises.GOES_ON in cells[place].metadata["tags"]
 
 
 def test_links_of_a_copy_hold_wherever_its_folder_lies(tmp_path):
@@ -183,6 +184,13 @@ def test_a_copy_that_was_worked_on_is_not_overwritten(tmp_path, capsys):
     assert exercises.main(main) == 2
     assert f"{path} has been worked on" in capsys.readouterr().err
     assert "my work" in path.read_text()
+
+
+def test_the_quiz_has_its_answers_for_the_teacher_alone(tmp_path):
+    assert exercises.main(["--out", str(tmp_path)]) == 0
+    students, key = (tmp_path / name for name in ("students/quiz.html", "quiz_key.html"))
+    assert students.read_text().count("<details>") == 0 < key.read_text().count("<details>")
+    assert students.read_text().count("<strong>") == key.read_text().count("?</strong>") == 10
 
 
 def test_marks_that_are_no_pair_are_refused(tmp_path):

@@ -4,7 +4,8 @@ Both are Markdown in `workshop/`, with formulas between dollar signs. A slide be
 `---`; what follows a line `Note:` is for the speaker (key S). A line
 `figure: NOTEBOOK CELL [crop LEFT,TOP,RIGHT,BOTTOM] | what it shows` is the first picture that the
 cell of that committed notebook stores, or the part of it between these percents of its width and
-height. Such lines below each other stand side by side.
+height. Such lines below each other stand side by side. A picture that is not stored leaves its
+words on the slide.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import io
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from docutils.utils.math.latex2mathml import tex2mathml
 from jinja2 import Template
@@ -31,18 +33,30 @@ FIGURE = re.compile(
     r"(?: crop (?P<crop>[\d.]+(?:,[\d.]+){3}))? \| (?P<shown>.+)$"
 )
 FIGURES = re.compile(r"(?m)(?:^figure: .*\n?)+")
+STYLE = re.compile(r'<link rel="stylesheet" href="([\w.]+)">')
+SCRIPT = re.compile(r'<script src="([\w.]+)"></script>')
 FORMULA = re.compile(r"\$([^$\n]+)\$")
 PICTURES = ("image/png", "image/jpeg")
 ASSETS = files("reproduction") / "assets"
 TEMPLATE = "slides"  # in ASSETS: reveal.js, and a page that holds it
 
 
-def deck(source: Path, notebooks: Path) -> NotebookNode:
+class Made(NamedTuple):
+    """How many slides there are, and which figures are not stored."""
+
+    slides: int
+    lost: list[str]
+
+
+def deck(source: Path, notebooks: Path) -> tuple[NotebookNode, list[str]]:
     """The slides as a notebook of Markdown cells, each followed by one of notes if it has any.
 
-    Raises: ValueError for a figure that is not there, or written in another form.
+    And a sentence for each figure whose cell, as committed, stores no picture (the notebook was
+    stripped, or edited): its words stand in its place.
+    Raises: ValueError for a notebook that there is not, and a figure written in another form.
     """
     read: dict[str, NotebookNode] = {}
+    lost: list[str] = []
 
     def picture(match: re.Match[str]) -> str:
         name, cell = match["name"], match["cell"]
@@ -54,11 +68,11 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
         outputs = [o for c in read[name].cells if c.id == cell for o in c.get("outputs", [])]
         found = [(k, o["data"][k]) for o in outputs for k in PICTURES if k in o.get("data", {})]
         if not found:
-            raise ValueError(
-                f"{source}: {match.group()!r}: cell {cell!r} of {name}, as committed, stores no "
-                "picture; name a cell that stores one, or store those of a run: make reproduce, "
-                "make notebooks, then commit"
+            lost.append(
+                f"{source.name}: {match['shown']!r}: cell {cell!r} of {name}, as committed, stores "
+                "no picture; make reproduce and make notebooks store those of a run"
             )
+            return f"<em>{match['shown']}</em>"
         address = _address(*found[0], match["crop"])
         return f'<img alt="{match["shown"]}" src="{address}">'
 
@@ -80,24 +94,34 @@ def deck(source: Path, notebooks: Path) -> NotebookNode:
                 cells.append(new_markdown_cell(text, id=f"{kind}-{number:02d}"))
                 cells[-1].metadata["slideshow"] = {"slide_type": kind}
     title = cells[0].source.partition("\n")[0].lstrip("# ")
-    return new_notebook(cells=cells, metadata={"title": title})
+    return new_notebook(cells=cells, metadata={"title": title}), lost
 
 
-def write_slides(source: Path, notebooks: Path, target: Path) -> int:
-    """The deck as one HTML file, shown by reveal.js; the number of slides. Raises: as `deck`."""
-    notebook = deck(source, notebooks)
+def write_slides(source: Path, notebooks: Path, target: Path) -> Made:
+    """The deck as one HTML file, shown by reveal.js. Raises: as `deck`."""
+    notebook, lost = deck(source, notebooks)
     exporter = SlidesExporter(template_name=TEMPLATE, extra_template_basedirs=[str(ASSETS)])
     target.write_text(exporter.from_notebook_node(notebook)[0], encoding="utf-8")
-    return sum(cell.metadata["slideshow"]["slide_type"] == "slide" for cell in notebook.cells)
+    kinds = [cell.metadata["slideshow"]["slide_type"] for cell in notebook.cells]
+    return Made(kinds.count("slide"), lost)
 
 
-def write_page(source: Path, target: Path) -> None:
-    """A Markdown file as one HTML file that needs no network and prints on A4."""
-    text = source.read_text(encoding="utf-8")
+def page(text: str) -> str:
+    """Markdown as HTML that needs no network and prints on A4."""
     template = Template((ASSETS / TEMPLATE / "page.html.j2").read_text(encoding="utf-8"))
     title = text.partition("\n")[0].lstrip("# ")
-    html = template.render(title=title, body=markdown2html(_with_formulas(text)))
-    target.write_text(html, encoding="utf-8")
+    return template.render(title=title, body=markdown2html(_with_formulas(text)))
+
+
+def homes(static: Path) -> str:
+    """The page of homes as one file, which holds what it loads."""
+    html = (static / "homes.html").read_text(encoding="utf-8")
+    for loaded, kind in ((STYLE, "style"), (SCRIPT, "script")):
+        for found in loaded.finditer(html):
+            text = (static / found[1]).read_text(encoding="utf-8")
+            html = html.replace(found.group(), f"<{kind}>\n{text}</{kind}>")
+    scenes = base64.b64encode((static / "homes.webp").read_bytes()).decode()
+    return html.replace('"homes.webp"', f'"data:image/webp;base64,{scenes}"')
 
 
 def _with_formulas(text: str) -> str:

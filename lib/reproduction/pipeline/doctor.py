@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from habitats.real.catalogue import CATALOGUE, Entry, number
 from relevit.base.device import cores
 from relevit.base.errors import one_line
-from relevit.base.files import cache_folder, project_root
+from relevit.base.files import project_root
 
 if TYPE_CHECKING:
     from relevit.data.image_set import ImageSet
@@ -31,12 +31,8 @@ if TYPE_CHECKING:
 PYTHONS = ((3, 11), (3, 13))
 PACKAGES = ("torch", "timm", "jupyterlab", "ipywidgets", "papermill")
 FREE_MB = 1000  # what the quick preset writes, and room to work in
+FREE_GIB = 2.2  # of memory: what a notebook of the lesson takes (docs/results/notes/class.csv)
 SLOW_S = 10.0  # for one map of the small model: a cell of it takes a second elsewhere
-FETCHED = {
-    "dinov2_vits14.safetensors": "DINOv2",
-    "minilm-l6": "MiniLM",
-    "movie_reviews.csv": "film reviews",
-}
 State = Literal["whole", "missing", "incomplete", "wrong", "unreadable"]
 AT_ONCE = 2000  # images that wait to be decoded
 SHOWN = 20  # unreadable images that are named on the screen
@@ -170,7 +166,7 @@ class Looked(NamedTuple):
 
 
 def ready() -> Iterator[Looked]:
-    """Python, packages, room, cores, and a map that is drawn; each as soon as it is known."""
+    """What a class needs of a machine, from Python to a map; each as soon as it is known."""
     for what, look in LOOKS.items():
         try:
             yield Looked(what, *look())
@@ -206,6 +202,15 @@ def _room() -> tuple[bool, str]:
     return free >= FREE_MB, said if free >= FREE_MB else f"{said}; {FREE_MB} MB are needed"
 
 
+def _memory() -> tuple[bool, str]:
+    import psutil
+
+    free = psutil.virtual_memory().available / 2**30
+    said = f"{free:.1f} GiB free"
+    need = f"{said}; a notebook takes up to {FREE_GIB}: close what else runs"
+    return free >= FREE_GIB, said if free >= FREE_GIB else need
+
+
 def _cores() -> tuple[bool, str]:
     count = cores()
     said = f"{count}" if count > 1 else "1: notebooks take twice the time that they tell"
@@ -226,17 +231,33 @@ def _map() -> tuple[bool, str]:
     return seconds < SLOW_S, said if seconds < SLOW_S else slow
 
 
-def _downloads() -> tuple[bool, str]:
-    lost = [said for name, said in FETCHED.items() if not (cache_folder() / name).exists()]
-    need = f"not here: {', '.join(lost)} (make reproduce fetches them; make quick needs none)"
-    return True, need if lost else f"{', '.join(FETCHED.values())} are here"
+def _kernel() -> tuple[bool, str]:
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    python = KernelSpecManager().get_kernel_spec("python3").argv[0]
+    if Path(python).name == python or python == sys.executable:  # a bare name means Jupyter's own
+        return True, "notebooks run in this environment"
+    add = f"{sys.executable} -m ipykernel install --sys-prefix"
+    return False, f"notebooks run in {python}, another environment: {add}"
+
+
+def _results() -> tuple[bool, str]:
+    from reproduction.pipeline.notebooks import finished_notebooks
+
+    try:
+        finished_notebooks("quick")
+    except FileNotFoundError:
+        return True, "not made: make quick makes them before the day, else each notebook its own"
+    return True, "make quick has made what the notebooks read of each other"
 
 
 LOOKS: dict[str, Callable[[], tuple[bool, str]]] = {
     "Python": _python,
     "packages": _packages,
     "disk": _room,
+    "memory": _memory,
     "cores": _cores,
+    "kernel": _kernel,
     "a map": _map,
-    "downloads": _downloads,
+    "results": _results,
 }

@@ -2,7 +2,8 @@
 
 Whoever opens a notebook first sees what `make reproduce` computed, and not what fits into a minute.
 The outputs are copied, never computed by hand, and only where the run had the same cells. The same
-run's numbers go into `docs/results/` (`reproduction.pipeline.results`).
+run's numbers go into `docs/results/` (`reproduction.pipeline.results`), and the answers that a
+lesson sets beside a reader's into the package (`reproduction.runs.stored`).
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ import nbformat
 from nbformat import NotebookNode
 
 from relevit.base.files import project_root, write_atomically
+from reproduction.claims import ResultTables
 from reproduction.params.order import NOTEBOOKS, notebook_file
 from reproduction.pipeline.results import result_files
+from reproduction.runs import stored as kept
 from reproduction.stages import EXECUTED
 
 # What papermill and others note for themselves, and what needs a kernel.
@@ -142,6 +145,9 @@ def main(arguments: list[str] | None = None) -> int:
         texts |= {stored / name: numbers[name] for name in numbers}
         for path, text in texts.items():
             write_atomically(path, text)
+        if options.preset == kept.PRESET:
+            tables = ResultTables({name: path.parent for name, path in executed.items()})
+            write_atomically(root / kept.FILE, kept.collected(tables).to_parquet)
     except (ValueError, KeyError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

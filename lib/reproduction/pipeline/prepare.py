@@ -11,13 +11,21 @@ from pathlib import Path
 
 from relevit.base.files import project_root
 from reproduction import runs
-from reproduction.params.cells import Params, params_of
+from reproduction.params.cells import FINETUNED, Params, params_of
 from reproduction.params.order import notebook_file, reads
 from reproduction.params.preset import read_preset
 from reproduction.pipeline import lock, plan
 from reproduction.runs import grids
 from reproduction.runs.run import MADE, Row
-from reproduction.stages import BY, EXECUTED, PIPELINE, preset_file, results_of, stage_folder
+from reproduction.stages import (
+    BY,
+    EXECUTED,
+    PIPELINE,
+    changed_from_preset,
+    preset_file,
+    results_of,
+    stage_folder,
+)
 
 LAST = 2000  # characters of what a notebook said that has failed
 HELD = "notebook"  # in BY: one that holds the preset's lock runs this one
@@ -72,11 +80,16 @@ def _of_preset(cfg: Params, notebook: str) -> Params:
 
 
 def _missing_notebooks(cfg: Params, rows: Iterable[Row]) -> list[str]:
-    """Those that it reads and are not there, or read one that is made now."""
+    """Those that it reads and are not there, or read one that is made now.
+
+    02_finetune with other parameters is set beside the preset's own.
+    """
     data = cfg.benchmark.data
+    beside = cfg.notebook == FINETUNED.partition("/")[0] and changed_from_preset(cfg)
     before = [
         *reads(cfg.notebook, data),
         *(name for row in rows for name in plan.reads_of_run(row)),
+        *([cfg.notebook] if beside else []),
     ]
     of_preset = read_preset(preset_file(cfg.preset)).stages
     found: list[str] = []

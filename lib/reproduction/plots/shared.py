@@ -200,15 +200,15 @@ def rate_curves(
         verdict, kept = judge(lr, history, params), kept_epoch(history, params.keep)
         passes = verdict["drop_pts"] <= limit_pts and not verdict["rising"]
         left.plot(
-            log["epoch"], log["validation_top1_pct"][0] - log["validation_top1_pct"], color=colour
+            log["epoch"], log["validation_top1_pct"] - log["validation_top1_pct"][0], color=colour
         )
         right.plot(log["epoch"], log[column], color=colour, label=f"{lr:g}")
         end = {"color": colour, "marker": "o" if passes else "X", "markersize": 8, "zorder": 3}
-        left.plot(kept, verdict["drop_pts"], **end)
+        left.plot(kept, -verdict["drop_pts"], **end)
         right.plot(kept, verdict["class_loss"], **end)
-    mark_level(left, limit_pts)
+    mark_level(left, -limit_pts)
     mark_level(right, log[column][0] + RISE_NATS)
-    left.set(title="Fall of validation top-1", xlabel="epoch", ylabel="points")
+    left.set(title="Change of validation top-1", xlabel="epoch", ylabel="points")
     reach(left, -1, 1)
     count_whole(left)
     count_whole(right)

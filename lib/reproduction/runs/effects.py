@@ -61,7 +61,6 @@ LEANING = {  # what a table for people calls these figures
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
 FIGURES = "figures"  # what a summary calls those that `beside_preset` reads
-NOT_MADE = "not made yet"
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 MASKS = {"annotated": "annotated", "tokencut": "TokenCut's"}
 ARMS = {  # of 04_cures and its study
@@ -79,6 +78,23 @@ ARMS = {  # of 04_cures and its study
     "last_layer_swap": "head alone, swapped images",
     "gradmask": "GradMask, as described",
     "rrr": "RRR, as described",
+}
+VARIANTS = {  # of 05_ablations
+    "full": "all terms",
+    "no_background": "without the background term",
+    "no_foreground": "without the foreground term",
+    "no_classification": "without the class term",
+    "only_background": "the background term alone",
+    "only_foreground": "the foreground term alone",
+    "only_classification": "labels alone",
+    "ground_truth": "labels in the class term",
+    "confidence": "confidence, not labels",
+    "predicted_target": "no label at all",
+    "attention": "attention, not GAE",
+    "rollout": "rollout, not GAE",
+    "exact_gradient": "the exact gradient",
+    "temperature": "another temperature",
+    "constant_rate": "a rate that stays",
 }
 WORDS = {  # what `maps_in_words` calls the columns
     "change_pts": "change",
@@ -399,12 +415,12 @@ def points(row: Mapping[str, float], value: str, low: str, high: str) -> str:
     return middle and f"{middle} ({ends[0]} to {ends[1]})"
 
 
-def before_and_after(looks: Sequence[Look], right_pct: Sequence[float]) -> pd.DataFrame:
-    """Two looks at the same images, and the right answers in validation: before, after, change."""
+def before_and_after(looks: Sequence[Look]) -> pd.DataFrame:
+    """Two looks at the same images: before, after, change."""
     figures = {
         "relevance on the object, %": [float(seen.on_object_pct.mean()) for seen in looks],
         "overlap of map and mask (IoU), %": [float(seen.iou_pct.mean()) for seen in looks],
-        "right answers, validation, %": list(right_pct),
+        "right answers, %": [100 * float(seen.right.float().mean()) for seen in looks],
     }
     table = pd.DataFrame(figures, index=["before", "after"], dtype=float).T
     return table.assign(change=table["after"] - table["before"])
@@ -432,16 +448,14 @@ def beside_preset(cfg: Params, yours: Mapping[str, float]) -> pd.DataFrame | Non
     """What was changed and what came of it, beside the preset's own run; None if nothing was.
 
     `yours` are figures by their words. Those of the preset's run are FIGURES in its summary.
+    Raises: as `results_of`, where `prepared` has not made it.
     """
     changed = changed_from_preset(cfg)
     if not changed:
         return None
-    try:
-        theirs = dict(read_summary(results_of(cfg, cfg.notebook)).values_of(FIGURES))
-    except (FileNotFoundError, ValueError):  # not made, or by other parameters than now
-        theirs = {}
+    theirs = dict(read_summary(results_of(cfg, cfg.notebook)).values_of(FIGURES))
     rows = {name: [_written(value) for value in pair] for name, pair in changed.items()}
-    rows |= {name: [_written(theirs.get(name, NOT_MADE)), _written(yours[name])] for name in yours}
+    rows |= {name: [_written(theirs.get(name, "")), _written(yours[name])] for name in yours}
     return pd.DataFrame.from_dict(rows, orient="index", columns=["the preset's run", "yours"])
 
 
@@ -459,6 +473,21 @@ def kind_title(params: Params) -> str:
         return f"{title}, {masks} masks"
     also = "" if params.masks == "annotated" else f", {masks} masks"
     return f"{title}, {params.protocol}{also}"
+
+
+def amounts_told(made: pd.DataFrame, full: Params) -> list[str]:
+    """What each run of 05_ablations is: its arm, or what it has more or less of than `full`."""
+    told = []
+    for row in made.to_dict("records"):
+        name = row["arm"]
+        if name == "full" and row["images_per_class"] != full.images_per_class:
+            name = f"{row['images_per_class']} image{'s' * (row['images_per_class'] > 1)} a class"
+        elif name == "full" and row["classes"] != full.classes:
+            name = f"{row['classes']} classes"
+        elif name == "full" and row["lr_factor"] != 1:
+            name = f"{row['lr_factor']:g} times the rate"
+        told.append(name)
+    return told
 
 
 def arms_told(cured: pd.DataFrame) -> pd.DataFrame:

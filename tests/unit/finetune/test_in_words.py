@@ -9,11 +9,12 @@ import pytest
 import torch
 
 from habitats.cutouts import TEST_SETS
-from relevit.evaluate.looking import Look
+from relevit.evaluate.looking import RIGHT, WRONG, Look
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.params.common import Benchmark
 from reproduction.runs import effects
 from reproduction.runs.effects import of_study
+from reproduction.runs.grids import VARIANTS
 from reproduction.stages import stage_folder, write_summary
 
 PRESET = """
@@ -41,28 +42,37 @@ def test_the_presets_own_run_has_nothing_beside_it(project):
 
 def test_what_was_changed_and_what_came_of_it_stand_beside_the_presets(project):
     trial = OWN.model_copy(update={"weight_background": 0.0, "benchmark": Benchmark()})
+    with pytest.raises(FileNotFoundError, match="run this first"):  # as `prepared` does
+        effects.beside_preset(trial, YOURS)
+    write_summary(stage_folder(OWN), OWN, figures={"relevance on the object, %": 55.0})
     assert rows(effects.beside_preset(trial, YOURS)) == {
         "weight_background": ["None", "0"],
         "benchmark.ways": ["200", "1000"],
-        "relevance on the object, %": ["not made yet", "62.3"],
-        "learning rate": ["not made yet", "2.5e-05"],
+        "relevance on the object, %": ["55.0", "62.3"],
+        "learning rate": ["", "2.5e-05"],  # an older run may lack a figure
     }
-    write_summary(stage_folder(OWN), OWN, figures={"relevance on the object, %": 55.0})
-    found = rows(effects.beside_preset(trial, YOURS))
-    assert found["relevance on the object, %"] == ["55.0", "62.3"]
-    assert found["learning rate"][0] == "not made yet", "an older run may lack a figure"
-    write_summary(stage_folder(OWN), OWN.model_copy(update={"epochs": 1}), figures=YOURS)
-    assert rows(effects.beside_preset(trial, YOURS))["learning rate"][0] == "not made yet"
 
 
 def test_before_and_after_are_means_over_the_images():
     looks = [
-        Look(torch.zeros(2, 1, 4, 4), torch.zeros(2).long(), share, share + 1, share, [], [])
-        for share in (torch.tensor([10.0, 30.0]), torch.tensor([40.0, 50.0]))
+        Look(torch.zeros(2, 1, 4, 4), torch.zeros(2).long(), share, share + 1, share, [], colours)
+        for share, colours in (
+            (torch.tensor([10.0, 30.0]), [RIGHT, RIGHT]),
+            (torch.tensor([40.0, 50.0]), [RIGHT, WRONG]),
+        )
     ]
-    table = effects.before_and_after(looks, [97.0, 96.0])
+    table = effects.before_and_after(looks)
     assert list(table) == ["before", "after", "change"]
-    assert table.to_numpy().tolist() == [[20, 45, 25], [21, 46, 25], [97, 96, -1]]
+    assert table.to_numpy().tolist() == [[20, 45, 25], [21, 46, 25], [100, 50, -50]]
+
+
+def test_a_run_of_ablations_is_called_by_what_it_has_other_than_all_terms():
+    full = {"arm": "full", "images_per_class": 3, "classes": 40, "lr_factor": 1.0}
+    others = [{"images_per_class": 1}, {"classes": 8}, {"lr_factor": 10.0}, {"arm": "rollout"}]
+    made = pd.DataFrame([full, *(full | other for other in others)])
+    told = effects.amounts_told(made, params_of(FINETUNED)(images_per_class=3, classes=40))
+    assert told == ["full", "1 image a class", "8 classes", "10 times the rate", "rollout"]
+    assert set(VARIANTS) == set(effects.VARIANTS)
 
 
 def test_rates_are_exact_and_a_gain_is_no_loss():

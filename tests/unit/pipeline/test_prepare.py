@@ -38,6 +38,18 @@ def test_only_notebooks_of_the_preset_are_made_and_appendices_with_their_lesson(
     assert prepare._missing_notebooks(cfg, []) == ["08_iav", "08a_iav"], "it reads the lesson"
 
 
+def test_a_changed_run_is_made_after_the_one_that_stands_beside_it(cfg):
+    path = Path("params", "few.yaml")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(str(FEW), "[00_start, 02_finetune]"),
+        encoding="utf-8",
+    )
+    own = params_of("02_finetune").from_preset(path)
+    assert prepare._missing_notebooks(own, []) == ["00_start"]
+    changed = own.model_copy(update={"weight_background": 0.0})
+    assert prepare._missing_notebooks(changed, []) == ["00_start", "02_finetune"]
+
+
 def test_in_the_pipeline_nothing_is_made(cfg, monkeypatch):
     monkeypatch.setattr(prepare, "_run", None)
     monkeypatch.setenv(BY, PIPELINE)

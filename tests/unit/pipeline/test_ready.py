@@ -6,22 +6,23 @@ from importlib.metadata import PackageNotFoundError
 from unittest.mock import Mock
 
 import pytest
+from jupyter_client.kernelspec import KernelSpecManager
 
 from relevit_own.cli import main
 from reproduction.pipeline import doctor as ready
+from reproduction.pipeline import notebooks
 
 Usage = namedtuple("Usage", "total used free")
 
 
-def test_this_machine_is_ready_and_what_is_not_fetched_yet_is_no_fault(
-    monkeypatch, tmp_path, capsys
-):
-    monkeypatch.setenv("RELEVIT_CACHE", str(tmp_path))
+def test_this_machine_is_ready_and_what_is_not_made_yet_is_no_fault(monkeypatch, capsys):
+    lost = Mock(side_effect=FileNotFoundError)
+    monkeypatch.setattr(notebooks, "finished_notebooks", lost)
     assert main(["doctor"]) == 0
     *lines, last = capsys.readouterr().out.splitlines()
     assert last == "ready" and len(lines) == len(ready.LOOKS)
     assert all(line.startswith("ok ") for line in lines)
-    assert any("not here: DINOv2, MiniLM, film reviews" in line for line in lines)
+    assert any("not made: make quick makes them before the day" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,13 @@ def test_this_machine_is_ready_and_what_is_not_fetched_yet_is_no_fault(
             "torch, timm, jupyterlab, ipywidgets, papermill not installed",
         ),
         (shutil, "disk_usage", lambda _: Usage(0, 0, 2**28), "1000 MB are needed"),
+        (ready, "FREE_GIB", 1e6, "a notebook takes up to 1000000.0: close what else runs"),
+        (
+            KernelSpecManager,
+            "get_kernel_spec",
+            Mock(return_value=Mock(argv=["/usr/bin/python3"])),
+            "notebooks run in /usr/bin/python3, another environment: ",
+        ),
         (ready, "SLOW_S", -1.0, "slow or busy"),
         (ready, "project_root", lambda: 1 / 0, "make setup installs all anew"),
     ],

@@ -133,7 +133,7 @@ def test_rates_are_judged_at_the_kept_epoch():
     dotted = [
         [li.get_ydata()[0] for li in ax.lines if li.get_linestyle() == ":"] for ax in (left, right)
     ]
-    assert dotted == [[3.0], [1.01]]
+    assert dotted == [[-3.0], [1.01]]
 
 
 def test_each_family_has_its_panels_and_the_others_are_faint():
