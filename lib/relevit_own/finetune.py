@@ -38,7 +38,9 @@ from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.models.checkpoints import load_weights, save_weights
+from relevit.models.describing import need_grid_in_training
 from relevit.models.loading import OwnModel, open_model, side_of
+from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
 from relevit_own.audit import Audited, audit_images, is_box, with_masks
 from relevit_own.choices import OWN_CURES, Cure, OwnChoices
@@ -51,6 +53,7 @@ from relevit_own.images import (
     decoded,
     divide,
     need_knowledge,
+    numbered,
     sample,
     sample_evenly,
     training_images,
@@ -233,14 +236,17 @@ def prepare(
         say(f"{choices.own_model} at {side} x {side} pixels, on {where} in {number}")
     say(f"reading {choices.data}")
     data = divide(choices)
-    weights, wanted = Path(choices.own_weights) if choices.own_weights else None, len(data.classes)
+    weights = Path(choices.own_weights) if choices.own_weights else None
+    wanted = len(data.classes) if choices.new_head else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
+    options["answers_alone"] = True  # which is all that labels and swaps need
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
+    data = data if choices.new_head else numbered(data, model, choices)
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
-    identity = _identity(choices, data, origin(weights, network)) | frozen
+    identity = _identity(choices, data, origin(weights, network, choices.own_model)) | frozen
     claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
@@ -248,6 +254,7 @@ def prepare(
     drawn = data.finetuning if data.masks == "annotated" else None
     cure, why = taken_cure(choices, images.train, drawn)
     say(f"cure {cure} ({ABOUT[cure]}): {why}")
+    need_what_cures_read(model, [cure, choices.against] if choices.control else [cure])
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     else:
@@ -262,6 +269,18 @@ def prepare(
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
     _plan(run, say)
     return run
+
+
+def need_what_cures_read(model: OwnModel, cures: Sequence[Cure]) -> None:
+    """Raise ValueError, before the work, for cures by maps and a model that has none to train on.
+
+    In training it drops nothing that a map needs: with tokens left out it has no grid.
+    """
+    if not (looking := [cure for cure in cures if cure in LOOKING]):
+        return
+    if model.no_maps:
+        raise ValueError(f"{model.no_maps}; or take the cures label and swap")
+    need_grid_in_training(model.network, model.spec.image_size, looking[0])
 
 
 def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:
@@ -588,4 +607,6 @@ def save(result: OwnResult) -> None:
     write_atomically(out / LEDGER, result.run.data.ledger.files.to_csv(index=False))
     made = next(row for row in result.run.table() if row.lr == result.lr)
     write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
+    model, ours = result.run.model, list(result.models.values())[-1]
+    write_passport(result.weights, ours, model.spec, result.run.data.classes)
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

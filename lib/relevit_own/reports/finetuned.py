@@ -156,6 +156,8 @@ def _answers(result: OwnResult, table: pd.DataFrame) -> Part:
 
 
 def _maps(result: OwnResult) -> Part:
+    if result.run.model.no_maps:
+        return Part("Its maps", [f"None: {result.run.model.no_maps}."])
     run, (batch, looks) = result.run, examples(result.run, result.models, result.answers)
     text = (
         "GAE's map of the predicted class, on images of the set in which most answers turned: "
