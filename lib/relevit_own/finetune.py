@@ -43,7 +43,6 @@ from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
 from relevit_own.audit import Audited, audit_images, is_box, with_masks
-from relevit_own.check import samples
 from relevit_own.choices import OWN_CURES, Cure, OwnChoices
 from relevit_own.images import (
     HELD_OUT,
@@ -156,11 +155,22 @@ class OwnRun:
         """Where tokens of blocks that are not trained are kept until the run is finished."""
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
-    @property
-    def shown(self) -> Table:
-        """Test images for pictures: of as many classes as possible, of the last shifted set, or
-        held out."""
-        return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
+    def shown(self, answers: pd.DataFrame) -> Table:
+        """Test images for pictures, of the set in which the cure turned most answers: newly right
+        and newly wrong ones by turns, the first of each, and then others.
+
+        `answers` are those of `answer_all`.
+        """
+        models = answers["model"].unique()
+        right = answers.assign(right=answers["label_rank"] == 0).pivot(
+            index=["dataset", "index"], columns="model", values="right"
+        )
+        change = right[models[-1]].astype(int) - right[models[0]].astype(int)
+        name = change.abs().groupby("dataset").sum().idxmax()
+        kinds = change[name].sort_index()
+        turn = kinds.groupby(kinds).cumcount().where(kinds != 0, len(kinds))
+        part = sample(self.data.test[name], self.choices.test_images, self.choices.seed)
+        return part.select(turn.sort_values(kind="stable").index[: self.choices.shown])
 
 
 # Which cure
@@ -472,9 +482,11 @@ def audit_all(
         return {}
 
 
-def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
+def examples(
+    run: OwnRun, models: Mapping[str, nn.Module], answers: pd.DataFrame
+) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch, names = decoded(run.shown, run.model.view), list(run.data.classes)
+    batch, names = decoded(run.shown(answers), run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 
 

@@ -35,7 +35,6 @@ import relevit
 from habitats.composing import PARTS
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
-from relevit.data.batch import join
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import Erasing, image_auc_pct
 from relevit.evaluate.predictions import predict
@@ -51,6 +50,7 @@ from reproduction.measures.causal import (
     causal_scores,
     draw_scenes,
     gap_pct,
+    joined,
     part_masses,
     part_worths,
     shapley_worths,
@@ -110,10 +110,7 @@ def drawn(count: int, together: int = 1) -> Scenes:
     """Scenes of each of SETS, the first `count`, also without 1 to `together` parts."""
     bench = habitats()
     how = {"size": bench.spec(MODELS[0]).image_size, "together": together}
-    parts = [draw_scenes(bench, name, range(count), **how) for name in SETS]
-    without = {part: torch.cat([each.without[part] for each in parts]) for part in parts[0].without}
-    owners = torch.cat([each.owners for each in parts])
-    return Scenes(join([each.whole for each in parts]), without, owners)
+    return joined([draw_scenes(bench, name, range(count), **how) for name in SETS])
 
 
 def make_task(name: str, model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Task:
@@ -281,7 +278,7 @@ def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
         for score, ends in scores(task, each).items()
     ]
     table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
-    worth = table[table["score"] == "rank_correlation"].set_index("method")["value"]
+    worth = table[table["score"] == "truth_pct"].set_index("method")["value"]
     return table.sort_values(
         "method", key=lambda names: -names.map(worth), kind="stable", ignore_index=True
     )
