@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from reproduction.language.towers import quick_towers
 from transformers import CLIPImageProcessor, CLIPModel
 
+from habitats.drawings import CLASSES
 from relevit.text.clip.dual import CLIP_METHODS
+from relevit.text.tokens import word_tokenizer, words_of
 from relevit_own.cli import main
 from relevit_own.texts import open_clip, prompts
 
 from ..text.clip.replica import hf_clip
 
+WORDS = words_of([*CLASSES, "a an some photo of something"])
 TEXTS = ["a red parrot", "a black-ant, a cat", "a whale"]
 
 
@@ -22,7 +24,7 @@ TEXTS = ["a red parrot", "a black-ant, a cat", "a whale"]
 def clip(tmp_path_factory) -> Path:
     """A small random one, as transformers writes it, with the words of captions."""
     path = tmp_path_factory.mktemp("clip")
-    tokenizer = quick_towers().tokenizer
+    tokenizer = word_tokenizer(WORDS)
     end = tokenizer.token_to_id("[SEP]")
     hf_clip(words=tokenizer.get_vocab_size(), end=end).save_pretrained(path)
     tokenizer.save(str(path / "tokenizer.json"))
@@ -45,7 +47,7 @@ def test_answers_are_those_of_transformers(clip, picture):
     pixels = CLIPImageProcessor.from_pretrained(clip)(image, return_tensors="pt")["pixel_values"]
     seen = ours.spec.normalise(ours.view.picture(image)[None])
     assert (seen - pixels).abs().max() < 0.05  # a level or two of 255, by another resizing
-    tokenizer = quick_towers().tokenizer
+    tokenizer = word_tokenizer(WORDS)
     texts = [tokenizer.encode(text).ids for text in TEXTS]
     theirs = CLIPModel.from_pretrained(clip).float().eval()
     with torch.no_grad():
