@@ -3,11 +3,14 @@
 import os
 import subprocess
 import time
+from unittest.mock import Mock
 
 import pytest
+from papermill.engines import NBClientEngine
 
 from reproduction.pipeline import make
 from reproduction.pipeline import run as pipeline
+from reproduction.pipeline.engine import LocalEngine
 
 from .projects import PRESET, edit, run
 
@@ -79,6 +82,23 @@ def test_a_notebook_dated_in_the_future_is_refused(project, only_plan, capsys):
     os.utime(path, (time.time() + 3600,) * 2)
     assert pipeline.main([PRESET]) == 2
     assert f"{path} is dated in the future; mend that with: touch {path}" in capsys.readouterr().err
+
+
+def test_a_notebook_of_another_kernel_is_refused_and_by_hand_runs_here(
+    project, only_plan, monkeypatch, capsys
+):
+    """As an editor saves it that has this environment under a name of its own."""
+    path = project / "notebooks" / "08_iav.ipynb"
+    text = path.read_text().replace('"name": "python3"', '"name": "relevit-env"')
+    path.unlink()
+    path.write_text(text)
+    assert pipeline.main([PRESET]) == 2
+    told = f"{path} was saved under the kernel 'relevit-env'; save it again under Python 3"
+    assert told in capsys.readouterr().err
+    ran = Mock()
+    monkeypatch.setattr(NBClientEngine, "execute_managed_notebook", ran)
+    LocalEngine.execute_managed_notebook("notebook", "relevit-env")
+    assert ran.call_args.args == ("notebook", "python3")
 
 
 def test_room_is_asked_for_where_the_results_will_lie(project, only_plan, monkeypatch):
