@@ -19,8 +19,9 @@ from __future__ import annotations
 import copy
 import math
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+import weakref
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from operator import index
@@ -34,7 +35,7 @@ from timm.models.xcit import XCA
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from relevit.protocols import Options, check_protocol, options
+from relevit.protocols import Options, Protocol, check_protocol, options
 
 # What a model is run on: normalised pixels [batch, 3, height, width] or, for a text encoder, which
 # goes through the same methods, the embedded tokens [batch, tokens, width].
@@ -64,11 +65,60 @@ def attention_layers(model: nn.Module) -> list[nn.Module]:
         known = False
         lacks = "has differential attention, whose maps are below zero in places, and no shares"
     if not known or isinstance(attentions[0], XCA):  # whose maps are of channels
+        inside = [name for name, part in model.named_modules() if name and _is_whole(part)]
+        way = f"give what is in it, model.{inside[0]}, or " if inside else ""
         raise ValueError(
-            f"record_attention: {type(model).__name__} {lacks}; use a timm Vision Transformer "
+            f"record_attention: {type(model).__name__} {lacks}; {way}use a timm Vision Transformer "
             f"({FAMILIES})"
         )
     return attentions
+
+
+def _is_whole(part: nn.Module) -> bool:
+    return hasattr(part, "blocks") and hasattr(part, "patch_embed")
+
+
+def unwrapped(model: Any) -> Any:
+    """The network inside what adds nothing to its function: `DataParallel`, `torch.compile`, a
+    `Sequential` of one."""
+    while True:
+        inside = getattr(model, "_orig_mod", None)  # a compiled graph heeds no hooks
+        if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            inside = model.module
+        elif type(model) is nn.Sequential and len(model) == 1:
+            inside = model[0]
+        if inside is None:
+            return model
+        model = inside
+
+
+def logits_of(output: Any, classes: int = 0) -> Float[Tensor, "batch classes"]:
+    """The logits in what a network gives: a tensor, or the one among several that can be them.
+
+    Of a dictionary, as those of transformers, what is called so. Raises: ValueError where it is
+    not told which they are, or nothing has the form [batch, classes].
+    """
+    several = [output]
+    if isinstance(output, Mapping):
+        several = [output.get("logits", output.get("logit"))]
+    elif isinstance(output, tuple | list):
+        several = list(output)
+    found = [each for each in several if isinstance(each, Tensor) and each.ndim == 2]
+    if len(found) > 1:
+        found = [each for each in found if each.shape[1] == classes]
+    if len(found) == 1:
+        return found[0]
+    given = f"{list(output.shape)}" if isinstance(output, Tensor) else type(output).__name__
+    raise ValueError(
+        f"model: its forward pass gives {given}, and not logits, [batch, classes]; wrap it so that "
+        "it returns these alone"
+    )
+
+
+def logits_alone(model: nn.Module) -> AbstractContextManager[None]:
+    """Whatever a forward pass inside gives beside its logits is left out. Raises: `logits_of`."""
+    classes = getattr(model, "num_classes", 0)
+    return model.register_forward_hook(lambda _model, _args, output: logits_of(output, classes))
 
 
 def watched_layers(model: nn.Module) -> list[nn.Module]:
@@ -166,7 +216,7 @@ def attention_for_gradients(
     Raises: ValueError as `unfused_attention`.
     """
     on_processor = next(model.parameters()).device.type == "cpu"
-    if not (on_processor and torch.is_autocast_enabled("cpu")):
+    if not (on_processor and torch.is_autocast_enabled("cpu") and hasattr(model, "blocks")):
         return nullcontext()
     layers = attention_layers(model)
     return switched(layers if last is None else layers[len(layers) - last :], "fused_attn")
@@ -285,14 +335,20 @@ def need_global(block: int, layer: nn.Module, tokens: int, shape: tuple[int, ...
 
 def need_head(model: nn.Module) -> None:
     """Raise ValueError for a model without a head: its outputs are features, and no classes."""
-    head = getattr(model, "head", None)
-    if isinstance(head, nn.Identity) or (head is None and getattr(model, "num_classes", 1) == 0):
+    if headless(model):
         raise ValueError(
             f"target: this {type(model).__name__} has no head (num_classes=0), so that its outputs "
             "are features and no classes; load it with weights that have a head, or train one: "
             "load_model(..., classes=N, new_head=True). Raw attention and rollout need none, "
             "without a target"
         )
+
+
+def headless(model: nn.Module) -> bool:
+    """Whether a model gives features and no logits."""
+    head = getattr(model, "head", None)
+    none = getattr(model, "num_classes", 1) == 0
+    return isinstance(head, nn.Identity) or (head is None and none)
 
 
 def head_pooling(model: nn.Module, pooling: Pooling | None = None) -> Pooling:
@@ -516,10 +572,92 @@ def observe(
     return replace(seen, maps=maps, inputs=inputs, logits=logits, score=score)
 
 
+# Is the gradient that of the function?
+
+
+def need_true_gradient(model: nn.Module, images: Inputs) -> None:
+    """Raise ValueError where what autograd gives by the attention maps is not the logits' slope.
+
+    So kernels that round (quantised layers), parts outside of autograd and hooks that cut it would
+    give a map of another function, without a word. All maps are moved along a random direction, and
+    the change of the logits is held against the gradient's: of one image, in float64 where a copy
+    of up to FITS weights can be made. Looked at once for each model with its hooks.
+    """
+    known = _TRUE.get(model)
+    state = tuple(len(part._forward_hooks) + len(part._forward_pre_hooks)
+                  for part in model.modules())  # fmt: skip
+    if known == state:
+        return
+    image, close = images[:1].detach().clone(), NEAR
+    count = sum(weights.numel() for weights in model.parameters())
+    with torch.inference_mode(False), torch.enable_grad(), unmixed(image.device):
+        apart = None
+        if count <= FITS and image.device.type != "mps":
+            with suppress(RuntimeError, TypeError, NotImplementedError):  # weights of other kinds
+                close = CLOSE
+                apart = _false_share(copy.deepcopy(model).double(), image.double())
+        if apart is None:  # what fails here fails in the method, too, which says why
+            with suppress(RuntimeError, TypeError, NotImplementedError):
+                close, apart = NEAR, _false_share(model, image)
+    if apart is not None and apart > close:
+        raise ValueError(
+            f"model: the gradient of this {type(model).__name__} by its attention is not that of "
+            f"its function (off by {100 * apart:.0f} %), so that a map would be of another model; "
+            "take out what computes outside of autograd: quantised layers, hooks, traced or "
+            "compiled parts"
+        )
+    _TRUE[model] = state
+
+
+FITS, CLOSE, NEAR = 30_000_000, 1e-3, 0.1
+_TRUE: weakref.WeakKeyDictionary[nn.Module, tuple[int, ...]] = weakref.WeakKeyDictionary()
+
+
+def _false_share(model: nn.Module, image: Inputs) -> float:
+    """By how much gradient and difference part, as a share of the larger sum of their parts."""
+    draw = torch.Generator().manual_seed(0)
+    # A quantised layer is a staircase, flat on each step: a small move would not tell.
+    step = 1e-4 if image.dtype == torch.float64 else 5e-2
+    with evaluating(model), frozen_weights(model):
+        with record_attention(model) as tape:
+            logits = logits_of(model(image), getattr(model, "num_classes", 0))
+        along = torch.randn(logits.shape, generator=draw).to(logits)
+        try:
+            slopes = torch.autograd.grad((logits * along).sum(), tape.maps, allow_unused=True)
+        except RuntimeError:  # nothing that autograd knows of
+            return 1.0
+        ways = [torch.randn(m.shape, generator=draw).to(m) * m.detach() for m in tape.maps]
+        parts = [(s * way).sum().item() for s, way in zip(slopes, ways, strict=True)
+                 if s is not None]  # fmt: skip
+        ends = [_moved(model, image, ways, by) for by in (step, -step)]
+    found = ((ends[0] - ends[1]) * along).sum().item() / (2 * step)
+    largest = max(sum(map(abs, parts)), abs(found))
+    rounding = 30 * torch.finfo(image.dtype).eps
+    least = rounding * float((logits.detach() * along).abs().sum()) / step
+    return max(0.0, abs(found - sum(parts)) - least) / largest if largest else 0.0
+
+
+def _moved(model: nn.Module, image: Inputs, ways: Sequence[Tensor], by: float) -> Tensor:
+    """The logits with each map moved `by` so much of its way."""
+    layers = attention_layers(model)
+    with torch.no_grad(), ExitStack() as stack:
+        stack.enter_context(switched(layers, "fused_attn"))
+        for layer, way in zip(layers, ways, strict=True):
+            move = partial(_add, by * way)
+            stack.callback(layer.attn_drop.register_forward_hook(move).remove)
+        return logits_of(model(image), getattr(model, "num_classes", 0))
+
+
+def _add(more: Tensor, _module: nn.Module, _args: tuple, output: Tensor) -> Tensor:
+    return output + more
+
+
 # How a formula becomes a method
 
 
-def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Callable[..., Map]]:
+def reads(
+    gradients: Gradients = "none", plainly: Protocol = "published"
+) -> Callable[[Callable[..., Map]], Callable[..., Map]]:
     """Make a formula `(seen, **options)` of what one forward pass leaves behind a `method`.
 
     `gradients`, `pooling` and `exact_gradient` as `observe` takes them. Without gradients a map is
@@ -527,7 +665,7 @@ def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Calla
     """
 
     def decorate(formula: Callable[..., Map]) -> Callable[..., Map]:
-        @method(of_class=gradients != "none")
+        @method(of_class=gradients != "none", plainly=plainly)
         @wraps(formula, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
         def of_model(
             model: nn.Module,
@@ -548,7 +686,7 @@ def reads(gradients: Gradients = "none") -> Callable[[Callable[..., Map]], Calla
 
 
 def method(
-    *shared: str, float64: bool = False, of_class: bool = True
+    *shared: str, float64: bool = False, of_class: bool = True, plainly: Protocol = "published"
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Make a formula `(model, images, target=None, **options)` a method, as METHODS has them.
 
@@ -560,7 +698,8 @@ def method(
     explained. Threads that explain at once need a copy of the model each (`by_one_thread`).
     `float64`: it divides by what may be nearly 0, so that a model in another type is copied and
     worked out in float64 (in float32 on devices that have none), of layers that `need_plain`
-    knows. `of_class`: it explains a class, and a model without a head has none.
+    knows. `of_class`: it explains a class, and a model without a head has none. `plainly` is the
+    protocol of a call that names none.
     Raises: ValueError for an unknown protocol, for what is no model, for images that it does not
     take, for a model without a head, for weights made inside `torch.inference_mode()`, or a
     `start_block` that is none.
@@ -569,9 +708,10 @@ def method(
     def decorate(formula: Callable[..., Any]) -> Callable[..., Any]:
         # Without types: what is wrong with an argument is said here, in a sentence.
         @wraps(formula, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-        def explain(model, images, target=None, *, protocol="published", **given):
+        def explain(model, images, target=None, *, protocol=None, **given):
+            protocol = protocol or plainly
             check_protocol(protocol)
-            model = getattr(model, "_orig_mod", model)  # the compiled graph heeds no hooks
+            model = unwrapped(model)
             _need_inputs(model, images)
             if of_class or target is not None:
                 need_head(model)
@@ -586,6 +726,9 @@ def method(
                 if not given.get("exact_gradient", False):
                     stack.enter_context(evaluating(model))
                 images = images.clone() if images.is_inference() else images
+                stack.enter_context(logits_alone(model))
+                if of_class and hasattr(model, "patch_embed"):
+                    need_true_gradient(model, images)
                 target = target.cpu() if isinstance(target, Tensor) else target  # to be checked
                 if not float64:
                     return formula(model, images, target, **(row | given))
@@ -731,7 +874,7 @@ def raw_attention(
     return scaled_to_one(found) if scale else found
 
 
-@reads()
+@reads(plainly="described")  # called by itself it is Abnar and Zuidema's, from the first block
 def rollout(seen: Seen, *, start_block: int = 1, normalise: bool = False) -> Map:
     """Rows of (A_L + I) ... (A_start + I), attention averaged over heads.
 

@@ -15,7 +15,6 @@ import pandas as pd
 import torch
 from jaxtyping import Bool
 from pydantic import BaseModel, ConfigDict, Field
-from timm.data import ImageNetInfo
 
 from relevit.attribution import explain
 from relevit.data.batch import Batch, join
@@ -45,7 +44,8 @@ from relevit.protocols import Protocol
 from relevit_own.check import WHOLE, Ledger, examine, need_usable
 from relevit_own.choices import OwnChoices
 from relevit_own.images import TOKENCUT, need_knowledge, sample_evenly, table_of, tokencut_masks
-from relevit_own.table import Table, order_note, places_of, some
+from relevit_own.outputs import find_outputs
+from relevit_own.table import Table
 
 PARTS = ("test", "validation", "train")  # of a folder: the first that there is
 PROBED = 50  # images that are answered first: are the classes known?
@@ -156,18 +156,14 @@ def audit_folder(
     `names` are those of the head's classes, in its order. Images without a mask are left out where
     others have one; without any, TokenCut makes them.
     Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_table`,
-    `examine`, `head_places` and `shown_as`; for a model that knows other classes.
+    `examine`, `find_outputs` and `shown_as`; for a model that knows other classes.
     """
     part, ledger = _images(choices, say)
     notes = ledger.told()
-    places = head_places(part.classes, names)
-    names = [*names]
-    for place, known in zip(places, part.classes, strict=True):
-        names[place] = known
-    if places == list(range(len(names))) and (note := order_note(part.classes)):
-        notes.append(f"the classes are {note.partition(';')[0]}")
     masked = part.has_masks
     images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
+    places, names, note = find_outputs(part.classes, names, model, lambda: images)
+    notes += [note] if note else []
     images = replace(images, labels=torch.tensor(places)[images.labels])
     drawn = np.random.default_rng(0).permutation(len(images))[:PROBED]  # of all classes
     mend = "name them with --names, else fit a new one: relevit finetune --new-head"
@@ -241,35 +237,6 @@ def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Table, L
         part = part.without(dict.fromkeys(np.flatnonzero(bare).tolist(), NO_MASK))
     ledger = Ledger.of({split or WHOLE: part})
     return sample_evenly(part, choices.looked_at, choices.seed), ledger
-
-
-def head_places(classes: Sequence[str], names: Sequence[str]) -> list[int]:
-    """Where the classes of a folder are in a head with these `names`.
-
-    By name (`places_of`), by ImageNet's synsets or, where there are as many, in their order.
-    Raises: ValueError where none of this can be, or a name may be that of several classes.
-    """
-    found = {name: places_of(name, names) for name in classes}
-    if all(len(places) == 1 for places in found.values()):
-        return [place for places in found.values() for place in places]
-    synsets = ImageNetInfo("imagenet-1k").label_names()
-    if len(names) == len(synsets) and set(classes) <= set(synsets):
-        return [synsets.index(name) for name in classes]
-    for name, places in found.items():
-        if len(places) > 1:
-            meant = " and ".join(f"{place} {str(names[place])!r}" for place in places)
-            raise ValueError(
-                f"audit: the class {name!r} of the images may be {meant} of the model; rename the "
-                "folder to the whole name, or name the head's classes apart with --names"
-            )
-    if len(names) == len(classes):
-        return list(range(len(names)))
-    strange = [name for name, places in found.items() if not places]
-    raise ValueError(
-        f"audit: the classes {some(strange)} of the images are none of the {len(names)} that the "
-        f"model knows, {some([str(name) for name in names])}; rename the folders, name the head's "
-        "classes with --names, or fit a new head first: relevit finetune --new-head"
-    )
 
 
 def with_masks(

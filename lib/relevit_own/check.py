@@ -40,10 +40,11 @@ FEWEST_IMAGES = 10  # of a test set, below which one says nothing
 NEARLY_ALL = 0.9  # of the masks
 LONGEST_NAME = 40  # characters of a name in a line for people
 # Two pictures are one photograph, saved again, scaled or mirrored, where what varies inside of most
-# of PARTS x PARTS parts goes along, and the parts' means are near. A fixed camera's do not: there
-# nothing but edges goes along. (Of photographs and drawings copies have .8 to 1, others up to .1.)
+# of PARTS x PARTS parts goes along, and so does all of it. A fixed camera's do not: there nothing
+# but edges goes along. Nor do line drawings of one thing: there edges go along by halves.
 PARTS, SIDE = 8, 4  # parts of a side, pixels of a part
-ALONG, MOST, FAR = 0.6, 0.75, 6.0  # correlation; share of the parts; of 255, of their means
+ALONG, MOST, TOGETHER = 0.6, 0.75, 0.97  # correlation in a part, share of the parts, of all
+FAR = 6.0  # of 255, between the parts' means
 FLAT = 1.0  # of 255, what a part varies at least to say anything
 WHOLE = "all"  # the one part of a set without
 
@@ -290,7 +291,10 @@ def _near(
         both = np.maximum(*lengths) >= FLAT * SIDE
         along = (mine * theirs).sum(axis=-1) / np.maximum(lengths[0] * lengths[1], 1e-6)
         share = ((along > ALONG) & both).sum(axis=1) / np.maximum(both.sum(axis=1), 1)
-        yield from ((one, near[place]) for place in np.flatnonzero(share >= MOST))
+        sizes = np.linalg.norm(lengths[0]) * np.linalg.norm(lengths[1], axis=1)
+        together = (mine * theirs).sum(axis=(1, 2)) / np.maximum(sizes, 1e-6)
+        same = (share >= MOST) & (together >= TOGETHER)
+        yield from ((one, near[place]) for place in np.flatnonzero(same))
 
 
 def _parts(looks: UInt8[np.ndarray, "pictures side side"]) -> tuple[np.ndarray, np.ndarray]:

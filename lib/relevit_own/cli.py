@@ -199,7 +199,8 @@ def audit(
     need_free(out)
     if clip and not names:
         names = read_table(Path(data), images=images_folder and Path(images_folder)).classes
-    subject = _subject(own_model, own_weights, choices.own_options, names, device, prompt)
+    asked = (own_weights, choices.own_options, names, device, prompt)
+    subject = _subject(own_model, *asked, answers_alone=True)
     tell, _ = _progress(quiet)
     named = f"{subject.name}, {prompt!r}" if clip else subject.name
     found = audit_folder(named, subject.model, subject.classes, choices, tell)
@@ -495,8 +496,9 @@ def _subject(
     names: Sequence[str],
     device: str,
     prompt: str | None = None,
+    answers_alone: bool = False,
 ) -> Subject:
-    """A model by name, or that of a run, with the names of its classes; of CLIP these are asked."""
+    """A model by name, of a folder or a run, with the names of its classes; CLIP is asked these."""
     from relevit_own.explained import Subject, class_names
 
     if door.is_clip(name):
@@ -507,7 +509,8 @@ def _subject(
         folder = weights or (name if os.path.isdir(name) else None)
         asked = prompts(names, prompt) if prompt else names
         return Subject(name, open_clip(folder and Path(folder), asked, device), names)
-    if Path(name).is_dir():
+    written = (Path(name) / "config.json").is_file() and not (Path(name) / "run.json").is_file()
+    if Path(name).is_dir() and not written:
         if weights or options or names:
             raise ValueError(
                 f"{name} is a run with weights, options and names of its own; give none"
@@ -517,7 +520,8 @@ def _subject(
         return Subject(name, *open_run(Path(name), device))
     from relevit.models.loading import open_model
 
-    model = open_model(name, weights and Path(weights), options=options, device=device)
+    how = {"options": options, "device": device, "answers_alone": answers_alone}
+    model = open_model(name, weights and Path(weights), **how)
     return Subject(name, model, names or class_names(model))
 
 

@@ -44,12 +44,12 @@ def need_device(command: str, device: str) -> None:
 
 def need_methods(command: str, methods: Iterable[str]) -> None:
     """Raise ValueError for a method's name that nobody knows, with those like it."""
-    from relevit.choices.words import AttributionName
+    from relevit.choices.words import ALIASES, AttributionName
 
     loaded = sys.modules.get("relevit.attribution.methods")  # to which others may have added some
     known = [*loaded.METHODS] if loaded else [*get_args(AttributionName)]
     for name in methods:
-        if name not in known:
+        if name not in known and name.lower() not in ALIASES:
             raise ValueError(
                 f"{command}: --method {name} is unknown{_like(name, known)}; use some of "
                 f"{', '.join(known)}"

@@ -70,6 +70,8 @@ def class_names(model: OwnModel) -> Sequence[str]:
     Raises: ValueError for CLIP's projection, whose outputs are no classes.
     """
     need_classifier(model.spec.name, model.network)
+    if model.spec.names:
+        return model.spec.names
     if model.knows:
         return IMAGENET_NAMES if model.knows == IMAGENET else CLASSES
     return [f"class {place}" for place in range(model.spec.classes)]

@@ -109,7 +109,7 @@ def prepare(
     Raises: ValueError for what cannot be read (with `skip_unreadable` it is left out), an unknown
     method, and an `out` that does not fit; as `find_pictures` and `find_masks`.
     """
-    check_known(methods)
+    methods = check_known(methods)
     found, others = find_pictures(images, but=out)
     work = Work({}, {}, [], out, tuple(dict.fromkeys(methods)), save_maps)
     _need_fitting(work, found, masks)
@@ -196,6 +196,8 @@ def explain_pictures(
         said = _classes(found[:top], found)
         thumbs |= {} if work.kind else {name: (_thumb(figure), said)}
         say(f"{name}: {said}")
+        if flat := [one.row["method"] for one in found if one.patches.max() <= one.patches.min()]:
+            say(f"{name}: the map of {', '.join(flat)} is the same everywhere, and says nothing")
     table = pd.DataFrame(rows)
     if not work.kind:
         _write_tables(work, table, thumbs)

@@ -33,15 +33,16 @@ from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
 from relevit.finetune.augmenting import backgrounds
 from relevit.finetune.epochs import WEIGHTS, History
-from relevit.finetune.learning_rate import highest_passing, judge
+from relevit.finetune.learning_rate import highest_passing, judge, taken_rate
 from relevit.finetune.run import Start
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.models.checkpoints import load_weights, save_weights
+from relevit.models.describing import need_grid_in_training
 from relevit.models.loading import OwnModel, open_model, side_of
+from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
 from relevit_own.audit import Audited, audit_images, is_box, with_masks
-from relevit_own.check import samples
 from relevit_own.choices import OWN_CURES, Cure, OwnChoices
 from relevit_own.images import (
     HELD_OUT,
@@ -52,6 +53,7 @@ from relevit_own.images import (
     decoded,
     divide,
     need_knowledge,
+    numbered,
     sample,
     sample_evenly,
     training_images,
@@ -153,11 +155,22 @@ class OwnRun:
         """Where tokens of blocks that are not trained are kept until the run is finished."""
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
-    @property
-    def shown(self) -> Table:
-        """Test images for pictures: of as many classes as possible, of the last shifted set, or
-        held out."""
-        return samples(list(self.data.test.values())[-1], self.choices.shown, self.choices.seed)
+    def shown(self, answers: pd.DataFrame) -> Table:
+        """Test images for pictures, of the set in which the cure turned most answers: newly right
+        and newly wrong ones by turns, the first of each, and then others.
+
+        `answers` are those of `answer_all`.
+        """
+        models = answers["model"].unique()
+        right = answers.assign(right=answers["label_rank"] == 0).pivot(
+            index=["dataset", "index"], columns="model", values="right"
+        )
+        change = right[models[-1]].astype(int) - right[models[0]].astype(int)
+        name = change.abs().groupby("dataset").sum().idxmax()
+        kinds = change[name].sort_index()
+        turn = kinds.groupby(kinds).cumcount().where(kinds != 0, len(kinds))
+        part = sample(self.data.test[name], self.choices.test_images, self.choices.seed)
+        return part.select(turn.sort_values(kind="stable").index[: self.choices.shown])
 
 
 # Which cure
@@ -223,14 +236,17 @@ def prepare(
         say(f"{choices.own_model} at {side} x {side} pixels, on {where} in {number}")
     say(f"reading {choices.data}")
     data = divide(choices)
-    weights, wanted = Path(choices.own_weights) if choices.own_weights else None, len(data.classes)
+    weights = Path(choices.own_weights) if choices.own_weights else None
+    wanted = len(data.classes) if choices.new_head else None
     options = {"classes": wanted, "new_head": choices.new_head, "options": choices.own_options}
+    options["answers_alone"] = True  # which is all that labels and swaps need
     given = choices.own_model if network is None else copy.deepcopy(network)
     model = open_model(given, weights, **options, seed=choices.seed, device=where)
+    data = data if choices.new_head else numbered(data, model, choices)
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
-    identity = _identity(choices, data, origin(weights, network)) | frozen
+    identity = _identity(choices, data, origin(weights, network, choices.own_model)) | frozen
     claim(out, identity, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
@@ -238,6 +254,7 @@ def prepare(
     drawn = data.finetuning if data.masks == "annotated" else None
     cure, why = taken_cure(choices, images.train, drawn)
     say(f"cure {cure} ({ABOUT[cure]}): {why}")
+    need_what_cures_read(model, [cure, choices.against] if choices.control else [cure])
     if model.new_head:
         model = _with_fitted_head(model, data, out, choices, say)
     else:
@@ -252,6 +269,18 @@ def prepare(
     run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
     _plan(run, say)
     return run
+
+
+def need_what_cures_read(model: OwnModel, cures: Sequence[Cure]) -> None:
+    """Raise ValueError, before the work, for cures by maps and a model that has none to train on.
+
+    In training it drops nothing that a map needs: with tokens left out it has no grid.
+    """
+    if not (looking := [cure for cure in cures if cure in LOOKING]):
+        return
+    if model.no_maps:
+        raise ValueError(f"{model.no_maps}; or take the cures label and swap")
+    need_grid_in_training(model.network, model.spec.image_size, looking[0])
 
 
 def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:
@@ -342,24 +371,8 @@ def _judged(row: Mapping[str, Any]) -> str:
 
 
 def chosen_rate(run: OwnRun, rates: pd.DataFrame) -> float:
-    """By the paper's rule (`highest_passing`); where none passes it, the one that harms least.
-
-    That is the smallest fall of top-1, and of equal falls the smallest rise of the class loss.
-    Raises: ValueError when the loss became infinite at every rate.
-    """
-    passing = highest_passing(rates, run.choices.limit_pts)
-    if passing is not None:
-        return passing
-    finite = rates[np.isfinite(rates["drop_pts"])]
-    if finite.empty:
-        raise ValueError(
-            f"finetune: the loss became infinite at each of the rates {sorted(rates['lr'])}; give "
-            "a lower one, such as --rate 1.0e-7"
-        )
-    harm = finite.assign(drop=finite["drop_pts"].clip(lower=0)).assign(
-        rise=finite["class_loss"] - finite["class_loss_before"]
-    )
-    return float(harm.sort_values(["drop", "rise", "lr"])["lr"].iloc[0])
+    """By the paper's rule; where no rate passes it, the lowest. Raises: as `taken_rate`."""
+    return taken_rate(rates, run.choices.limit_pts)
 
 
 def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
@@ -369,7 +382,7 @@ def about_rate(run: OwnRun, rates: pd.DataFrame, lr: float) -> str:
     row = rates.set_index("lr").loc[lr].to_dict()
     return (
         f"no rate passes the rule (top-1 within {run.choices.limit_pts:g} points, no rise of the "
-        f"class loss); {lr:g} harms least and is taken: {_judged(row)}"
+        f"class loss); {lr:g} is the lowest and is taken: {_judged(row)}"
     )
 
 
@@ -469,9 +482,11 @@ def audit_all(
         return {}
 
 
-def examples(run: OwnRun, models: Mapping[str, nn.Module]) -> tuple[Batch, dict[str, Look]]:
+def examples(
+    run: OwnRun, models: Mapping[str, nn.Module], answers: pd.DataFrame
+) -> tuple[Batch, dict[str, Look]]:
     """The images of `OwnRun.shown`, and what each model sees in them."""
-    batch, names = decoded(run.shown, run.model.view), list(run.data.classes)
+    batch, names = decoded(run.shown(answers), run.model.view), list(run.data.classes)
     return batch, {name: look(m, run.model.spec, batch, names) for name, m in models.items()}
 
 
@@ -576,4 +591,6 @@ def save(result: OwnResult) -> None:
     write_atomically(out / LEDGER, result.run.data.ledger.files.to_csv(index=False))
     made = next(row for row in result.run.table() if row.lr == result.lr)
     write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
+    model, ours = result.run.model, list(result.models.values())[-1]
+    write_passport(result.weights, ours, model.spec, result.run.data.classes)
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

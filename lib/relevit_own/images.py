@@ -22,8 +22,9 @@ from relevit.models.spec import View
 from relevit.protocols import Protocol, options
 from relevit_own.check import Findings, Ledger, apart, examine, need_usable
 from relevit_own.choices import OwnChoices
+from relevit_own.outputs import find_outputs
 from relevit_own.run_folder import Say
-from relevit_own.table import SPLITS, Table, order_note, read_table
+from relevit_own.table import SPLITS, Table, read_table
 
 HELD_OUT = "held_out"  # the test images that look like those of training
 TOKENCUT = "tokencut"
@@ -33,6 +34,7 @@ FEATURES, FEATURE_SIDE = "dinov2-s", 224  # what TokenCut cuts, and the pixels i
 SQUEEZED = 256 / 224  # side that training crops from, over the model's (B4)
 FEWEST_MAPS = 4  # annotated validation images below which TokenCut makes their masks, too
 FEWEST_TO_TELL = 20  # images, whether a head knows the classes
+SETTLING = 100  # images of a part that may tell the order of a head's classes
 TRIES = 4  # times as many images as asked for, in which TokenCut looks for objects
 
 
@@ -106,10 +108,29 @@ def divide(choices: OwnChoices) -> OwnData:
         )
     ledger = Ledger.of(parts)
     notes = [*ledger.told(), *_few(chosen, choices.images_per_class)]
-    if (note := order_note(table.classes)) and not (choices.head_classes or choices.new_head):
-        notes.insert(0, f"the classes are {note}")
     tested = dict(list(parts.items())[2:])
     return OwnData(train, chosen, validation, tested, masks, ledger, tuple(notes))
+
+
+def numbered(data: OwnData, model: OwnModel, choices: OwnChoices) -> OwnData:
+    """The same images, labelled by the outputs of a model's head. Raises: as `find_outputs`."""
+    there = set().union(*(part.rows["label"] for part in data.parts.values()))
+    classes = tuple(name for name in data.classes if name in there)
+
+    def shown() -> Batch:
+        parts = (each.relabelled(classes) for each in (data.train, data.validation))
+        seen = (sample_evenly(part, SETTLING, choices.seed) for part in parts)
+        return join([decoded(part, model.view) for part in seen])
+
+    _, names, note = find_outputs(classes, choices.head_classes, model, shown)
+    return replace(
+        data,
+        train=data.train.relabelled(names),
+        validation=data.validation.relabelled(names),
+        finetuning=data.finetuning.relabelled(names),
+        test={name: part.relabelled(names) for name, part in data.test.items()},
+        notes=(*([note] if note else []), *data.notes),
+    )
 
 
 def _few(chosen: Table, wanted: int) -> list[str]:

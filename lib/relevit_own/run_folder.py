@@ -23,6 +23,7 @@ from relevit.base.results import Kept, read_json
 from relevit.finetune.epochs import WEIGHTS
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model
+from relevit.models.passport import CONFIG
 from relevit.models.spec import View
 from relevit_own.choices import OwnChoices
 from relevit_own.outlines import MaskSource
@@ -87,7 +88,9 @@ def of_run(choices: OwnChoices) -> OwnChoices:
     if choices.own_weights:
         raise ValueError(f"finetune: {folder} has weights of its own; leave --weights out")
     made = _made(folder)
-    known = made.values_of("choices")
+    if (folder / CONFIG).is_file():
+        return choices
+    known = made.values_of("choices")  # of a run before it had one
     given: dict[str, Any] = {
         "own_model": known["own_model"],
         "own_weights": str(folder / WEIGHTS),
@@ -106,6 +109,8 @@ def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[
     folder = Path(folder)
     made = _made(folder)
     known, names = made.values_of("choices"), tuple(made["classes"])
+    if (folder / CONFIG).is_file():
+        return open_model(str(folder), device=choose_device(device)), names
     weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
     model = open_model(known["own_model"], weights, **how, device=choose_device(device))
     return model, names
@@ -128,8 +133,10 @@ def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     return f"{key} was {was} and is {is_now}"
 
 
-def origin(weights: Path | None, network: nn.Module | None) -> str:
-    """Tells starting weights apart; empty for those that come with a name."""
+def origin(weights: Path | None, network: nn.Module | None, name: str = "") -> str:
+    """Tells starting weights apart, those of a run's folder too; empty for those of a name."""
+    if weights is None and (Path(name) / WEIGHTS).is_file():
+        weights = Path(name) / WEIGHTS
     if network is not None:
         return fingerprint({key: value.cpu() for key, value in network.state_dict().items()})
     return file_fingerprint(weights) if weights else ""

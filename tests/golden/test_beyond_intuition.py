@@ -35,7 +35,8 @@ def test_raw_attention(case, golden_inputs):
 @pytest.mark.parametrize("start", [0, 1])
 def test_rollout(case, golden_inputs, start):
     model, values = case
-    ours = METHODS["rollout"](model, golden_inputs["images"], start_block=start + 1)
+    how = {"protocol": "published", "start_block": start + 1}
+    ours = METHODS["rollout"](model, golden_inputs["images"], **how)
     close(ours, values[f"rollout_s{start}"])
 
 

@@ -102,6 +102,12 @@ def claimed(answers, images, masks):
     return (slopes * (1 - masks)).square().sum()
 
 
+def trained(r, s):
+    loss = off(r, s).square().mean()
+    loss.backward()
+    return loss
+
+
 def flip(masks, turn, many=0.5):
     masks = masks.clone()
     for i, mask in enumerate(masks):
@@ -218,6 +224,7 @@ WRONG = {
         (dict.fromkeys("ABCD", True), "B: Look"),
         (dict.fromkeys("ABCD", False), "A: What else"),
         ({**A0, "A": "true"}, "A: `True` or `False`"),
+        ({**A0, "A": torch.ones(2)}, "cannot be read: RuntimeError"),
         ({**A0, "B": "False"}, "B: `True` or `False`"),
     ],
     "turned": [
@@ -298,6 +305,7 @@ WRONG = {
         (lambda r, s: -off(r, s).square().mean(), "below 0"),
         (lambda r, s: off(r, s).norm() ** 2, "take the sum"),
         (lambda r, s: off(r, s).norm(), HERE),
+        (trained, "cannot be read: RuntimeError"),
         (lambda r, s: r * ~s, "stopped with TypeError"),
         (lambda r, s: [off(r, s).square().mean()], "returns a list"),
         (changed(lambda r, s: off(r, s).square().mean()), "input number 1"),
@@ -341,6 +349,7 @@ WRONG = {
         (lambda t: in_sets(t).mean(), "has the shape"),
         (lambda t: t["with"].mean - t["without"].mean, "stopped with TypeError"),
         (lambda t: t["change"], "stopped with KeyError"),
+        (lambda t: t["with"].map(str).add("!"), "cannot be read: ValueError"),
         (lambda t: (in_sets(t)["with"] - in_sets(t)["without"]).to_dict(), "returns a dict"),
         (lambda t: f"{(in_sets(t)['with'] - in_sets(t)['without']).mean():.1f}", "returns a str"),
         (lost, "returns nothing"),
@@ -394,6 +403,7 @@ WRONG = {
         ([(F, 0), (F, 1), (F, 2), (B, 3), (B, 4), (B, 5)], "one of the two alone"),
         ([(F, 0), (F, 1), (F, 2), (B, 0)], "one of the two alone"),
         ([(F, 0), (B, 0)], "another seed say"),
+        ([(F, [0]), (B, [0])], "cannot be read: TypeError"),
         ([(F, 0), (B, 0), (F, 1), (B, 1)], "two runs left"),
     ],
     "follow": [

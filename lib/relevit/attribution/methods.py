@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import warnings
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from jaxtyping import Float
@@ -14,7 +15,8 @@ from relevit.attribution.libra_grad import libra_grad
 from relevit.attribution.lrp import lrp, partial_lrp, transformer_attribution
 from relevit.attribution.pixels import integrated_gradients, smoothgrad
 from relevit.attribution.readout import legrad, read_and_logits, readout
-from relevit.choices.words import TrainedMap
+from relevit.choices.words import ALIASES, TrainedMap
+from relevit.data.inputs import Picture, model_input
 from relevit.maps import (
     Inputs,
     Map,
@@ -30,6 +32,7 @@ from relevit.maps import (
     raw_attention,
     rollout,
     to_heatmap,
+    unwrapped,
 )
 from relevit.protocols import Protocol
 
@@ -53,6 +56,7 @@ METHODS: dict[str, Callable[..., Float[Tensor, "batch patches"]]] = {
     "libra_grad": libra_grad,
 }
 
+OURS = frozenset(METHODS)  # others are what somebody has added
 # Below zero is what speaks against the class.
 SIGNED = ("lrp", "integrated_gradients", "attn_lrp", "libra_grad")
 VARIANTS = ("head_wise", "token_wise")  # Beyond Intuition's own
@@ -63,31 +67,42 @@ BASELINES = ("raw_attention", "rollout", "gradcam", "partial_lrp", "ga", "transf
 
 def explain(
     model: nn.Module,
-    images: Float[Tensor, "batch 3 height width"],
+    images: Float[Tensor, "batch 3 height width"] | Picture | Sequence[Picture],
     target: Target = None,
     *,
     method: str = "gae",
-    protocol: str = "published",
+    protocol: str | None = None,
     positive: bool = False,
     **options: Any,
 ) -> Float[Tensor, "batch 1 height width"]:
     """Where the model finds a class: heatmaps from 0 to 1, each over its own range.
 
-    `images` are normalised as the model wants them (`ModelSpec.normalise`), on its device;
-    `method` is one of METHODS, and `options` are its own. `target`: one class for all images or
-    one for each, None for the predicted ones. `positive` sets what speaks against the class, in
+    `images` are a file, a picture or several, or a tensor of pixels normalised as the model wants
+    them (`model_input`), on its device; `method` is one of METHODS, or another name of one
+    (ALIASES), and `options` are its own. `target`: one class for all images or one for each, None
+    for the predicted ones. `positive` sets what speaks against the class, in
     maps that are SIGNED, to 0 first. The model works in eval mode meanwhile. A map that
-    is the same everywhere gives a heatmap of zeros.
+    is the same everywhere gives a heatmap of zeros, which a warning says. Without a `protocol` a
+    method is as `published`, but for rollout, which is Abnar and Zuidema's, from the first block.
     Raises: ValueError for an unknown method or protocol, images or targets of another form, NaN in
     an image, and as the methods do.
     """
-    check_known([method])
+    (method,) = check_known([method])
+    model = unwrapped(model)
+    if not isinstance(images, Tensor):
+        images = model_input(model, images)
     if isinstance(images, Tensor) and not bool(images.isfinite().all()):
         # A heatmap of zeros would come of it.
         raise ValueError("explain: NaN or infinity among the pixels; give images without them")
     maps = METHODS[method](model, images, target, protocol=protocol, **options)
     # Published code makes a constant map NaN.
     maps = maps.detach().nan_to_num(nan=0.0)
+    if empty := int((maps.amax(dim=1) <= maps.amin(dim=1)).sum()):
+        warnings.warn(
+            f"explain: {empty} of {len(maps)} maps of {method} are the same everywhere, and say "
+            "nothing of where the answer comes from",
+            stacklevel=2,
+        )
     maps = maps.clamp(min=0) if positive and method in SIGNED else maps
     return to_heatmap(maps, tuple(images.shape[-2:]), patch_grid(model, images))
 
@@ -97,20 +112,22 @@ def explain_all(
     images: Inputs,
     target: Target,
     methods: Iterable[str],
-    protocol: Protocol = "published",
+    protocol: Protocol | None = None,
 ) -> dict[str, Float[Tensor, "batch patches"]]:
     """The maps of several METHODS; the VARIANTS share their path, which is most of their work.
 
+    `protocol` as `explain`.
+
     Raises: ValueError for an unknown method, before any work, and as the methods do.
     """
-    methods = tuple(methods)
-    check_known(methods)
+    methods = check_known(methods)
     own = [name for name in VARIANTS if name in methods]
     maps = {}
     if own:
         pairs = [(name, "integrated_gradient") for name in own]
-        rules = {name: method_options(model, name, protocol) for name in own}
-        made = express_all(model, images, target, pairs=pairs, rules=rules, protocol=protocol)
+        how = protocol or "published"
+        rules = {name: method_options(model, name, how) for name in own}
+        made = express_all(model, images, target, pairs=pairs, rules=rules, protocol=how)
         maps = dict(zip(own, made, strict=True))
     return {
         name: maps[name]
@@ -120,10 +137,13 @@ def explain_all(
     }
 
 
-def check_known(methods: Iterable[str]) -> None:
-    """Raises: ValueError for names that are not of METHODS."""
-    if unknown := [name for name in methods if name not in METHODS]:
+def check_known(methods: Iterable[str]) -> tuple[str, ...]:
+    """The names of METHODS that are meant. Raises: ValueError for names that are none."""
+    found = tuple(ALIASES.get(name.lower(), name) if name not in METHODS else name
+                  for name in methods)  # fmt: skip
+    if unknown := [name for name in found if name not in METHODS]:
         raise ValueError(f"methods: {unknown} are unknown; use some of {list(METHODS)}")
+    return found
 
 
 FORMULAS = {"gae": gae.of_seen, "attention": raw_attention.of_seen, "rollout": rollout.of_seen}

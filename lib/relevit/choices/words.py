@@ -67,6 +67,19 @@ AttributionName = Literal[
     "attn_lrp",
     "libra_grad",
 ]
+# What others call them.
+ALIASES = {
+    "attention_rollout": "rollout",
+    "chefer": "gae",
+    "generic_attention": "gae",
+    "transformer_explainability": "gae",
+    "grad_cam": "gradcam",
+    "attention": "raw_attention",
+    "chefer_lrp": "transformer_attribution",
+    "attnlrp": "attn_lrp",
+    "ig": "integrated_gradients",
+    "smooth_grad": "smoothgrad",
+}
 # What is done to half of the images of a batch by their masks (`finetune.augmenting`).
 AUGMENTATIONS = ("none", "swap", "swap_seams", "swap_strange", "swap_sizes", "grey", "crop")
 # Further ones, `(pictures, masks, rng) -> (pictures, masks)`.

@@ -11,7 +11,8 @@ from PIL import Image, ImageOps
 from torch import Tensor, nn
 
 from relevit.data.pictures import open_image
-from relevit.models.describing import own_cfg, spec_as_told
+from relevit.maps import unwrapped
+from relevit.models.describing import need_colours, own_cfg, spec_as_told
 
 Picture = Image.Image | Path | str
 
@@ -30,7 +31,9 @@ def model_input(
     given = [pictures] if isinstance(pictures, Picture) else list(pictures)
     if not given:
         raise ValueError("model_input: no pictures; give a file, a PIL picture, or several of them")
+    model = unwrapped(model)
     name = str(own_cfg(model).get("architecture", type(model).__name__))
+    need_colours(name, model)
     spec = spec_as_told(name, name, model, {}, getattr(model, "num_classes", 0))
     squares = torch.stack([spec.view.picture(_opened(one)) for one in given])
     return spec.normalise(squares, like=next(model.parameters()))

@@ -135,11 +135,12 @@ def linear_probe(
         )
     from sklearn.linear_model import LogisticRegression
 
-    missing = sorted(set(range(model.head.out_features)) - set(train.labels.tolist()))
+    count = classifier_of(model).out_features
+    missing = sorted(set(range(count)) - set(train.labels.tolist()))
     if missing:
         raise ValueError(
             f"linear_probe: {len(train)} images without classes {missing[:5]}; each of the head's "
-            f"{model.head.out_features} needs one: draw a whole multiple of the classes"
+            f"{count} needs one: draw a whole multiple of the classes"
         )
     parts = (part.images for part in train.split(BATCH))
     features = class_features(model, spec, parts, precision).double().cpu()
@@ -153,6 +154,16 @@ def linear_probe(
     weight = weight / spread
     probed = copy.deepcopy(model).eval()
     with torch.no_grad():
-        probed.head.weight.copy_(weight)
-        probed.head.bias.copy_(bias - weight @ mean)
+        head = classifier_of(probed)
+        head.weight.copy_(weight)
+        head.bias.copy_(bias - weight @ mean)
     return probed
+
+
+def classifier_of(model: nn.Module) -> nn.Linear:
+    """The linear layer that makes the logits, `head` or wherever timm's model has it."""
+    return (
+        model.head
+        if isinstance(getattr(model, "head", None), nn.Linear)
+        else (model.get_classifier())
+    )

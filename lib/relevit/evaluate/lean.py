@@ -120,7 +120,8 @@ def shown_as(
         behind[places] = filled.round().byte()
     for condition in CONDITIONS:
         whose = of.get(condition, torch.arange(len(batch)))
-        for places in own[whose[own] >= 0].split(BATCH):
+        shown_here = own[whose[own] >= 0]  # none, where no class has two images
+        for places in shown_here.split(BATCH) if len(shown_here) else ():
             shown = batch.select(places)
             yield condition, places, _composed(condition, shown, behind[whose[places]])
 

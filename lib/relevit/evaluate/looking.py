@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from relevit.attribution import gae, patch_grid, to_heatmap
 from relevit.data.batch import Batch
-from relevit.evaluate.intervals import PERCENT, mean_interval, ratio_values, wilson_share
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.predictions import BATCH
 from relevit.maps import evaluating, observe
 from relevit.models.answers import need_classes
@@ -192,27 +192,16 @@ def pointing_table(
     return pd.DataFrame(rows, columns=columns)
 
 
-def own_share_pct(
-    own: Bool[Tensor, "pairs 2"], counted: Bool[Tensor, "pairs 2"] | None = None
-) -> tuple[float, float, float]:
-    """Of the maps that are `counted` (None: all), those that point at their own object, in percent.
+def own_share_pct(own: Bool[Tensor, "pairs 2"]) -> tuple[float, float, float]:
+    """Of the maps those that point at their own object, in percent.
 
     And the ends of the 95 % interval over images, as the two maps of one image are not independent:
     a map that is the same for both points right once an image, whatever the images. Where all maps
-    are right, or all wrong, or of one image, the spread says nothing; then it is Wilson's interval.
-    Raises: ValueError when none is counted.
+    are right, or all wrong, the spread says nothing; then it is Wilson's interval.
+    Raises: ValueError for fewer than two pairs.
     """
-    counted = torch.ones_like(own) if counted is None else counted
-    images = counted.any(dim=1)
-    right, maps = (found[images].sum(dim=1).double().numpy() for found in (own & counted, counted))
-    if not len(maps):
-        raise ValueError("own_share_pct: no map is counted; draw more pairs")
-    share = right.sum() / maps.sum()
-    if len(maps) == 1:
-        most = 100 * wilson_share(1)
-        return 100 * share, *((100 - most, 100.0) if share == 1 else (0.0, most))
-    each = 100 * torch.from_numpy(ratio_values(right, maps))
-    return 100 * share, *mean_interval(each, PERCENT)
+    each = 100 * own.double().mean(dim=1)
+    return each.mean().item(), *mean_interval(each, PERCENT)
 
 
 def points_at_object(

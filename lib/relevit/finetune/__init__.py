@@ -7,7 +7,7 @@ is done to images by their masks), `learning_rate` (the paper's rule).
 """
 
 from relevit.finetune import augmenting, baselines
-from relevit.finetune.learning_rate import choose_learning_rate, highest_passing, judge
+from relevit.finetune.learning_rate import highest_passing, judge, taken_rate
 from relevit.finetune.loop import finetune
 from relevit.finetune.settings import (
     BASELINES,
@@ -24,7 +24,6 @@ __all__ = [
     "FinetuneSettings",
     "augmenting",
     "baselines",
-    "choose_learning_rate",
     "finetune",
     "highest_passing",
     "judge",
@@ -34,4 +33,5 @@ __all__ = [
     "paper_weights",
     "resolved",
     "step_losses",
+    "taken_rate",
 ]

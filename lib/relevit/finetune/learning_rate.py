@@ -88,17 +88,17 @@ def highest_passing(table: pd.DataFrame, limit_pts: float) -> float | None:
 
 
 def taken_rate(table: pd.DataFrame, limit_pts: float) -> float:
-    """The rate that an arm gets: the highest that passes; where none does, the lowest tried."""
+    """The rate that a run gets: the highest that passes; where none does, the lowest tried.
+
+    Raises: ValueError where the loss became infinite at each.
+    """
     passing = highest_passing(table, limit_pts)
-    return float(table["lr"].min() if passing is None else passing)
-
-
-def choose_learning_rate(table: pd.DataFrame, limit_pts: float) -> float:
-    """As `highest_passing`. Raises: ValueError when no rate passes."""
-    chosen = highest_passing(table, limit_pts)
-    if chosen is None:
+    if passing is not None:
+        return float(passing)
+    finite = table[np.isfinite(table["drop_pts"])]
+    if finite.empty:
         raise ValueError(
-            f"choose_learning_rate: none of {sorted(table['lr'])} keeps validation top-1 within "
-            f"{limit_pts} points without a rising classification loss; add lower rates"
+            f"learning rate: the loss became infinite at each of {sorted(table['lr'])}; give a "
+            "lower one"
         )
-    return chosen
+    return float(finite["lr"].min())

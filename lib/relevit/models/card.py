@@ -12,6 +12,7 @@ import yaml
 
 from relevit.base.files import file_fingerprint, write_atomically
 from relevit.choices.words import MORE_MODELS
+from relevit.models.heads import BOTH
 from relevit.models.loading import OwnModel
 
 # https://huggingface.co/docs/hub/model-cards
@@ -72,7 +73,14 @@ def load_code(own: OwnModel, weights: Path) -> str:
     With plain timm, but where the architecture is one of `MORE_MODELS`.
     """
     spec, view = own.spec, own.view
-    if spec.timm_name in MORE_MODELS:
+    if getattr(own.network, "global_pool", "") == BOTH:  # which timm has no option for
+        loading = (
+            "import timm.data\n"
+            "from PIL import Image\n"
+            "from relevit import load_model\n\n"
+            'model = load_model("local-dir:.")\n'
+        )
+    elif spec.timm_name in MORE_MODELS:
         loading = (
             "import timm.data\n"
             "from PIL import Image\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
@@ -12,7 +13,17 @@ from timm.layers import to_2tuple
 from timm.models import get_pretrained_cfg
 from torch import Tensor, nn
 
-from relevit.maps import FAMILIES, attention_layers, head_pooling, patch_grid, record_attention
+from relevit.base.seeding import seeded
+from relevit.maps import (
+    FAMILIES,
+    attention_layers,
+    evaluating,
+    head_pooling,
+    headless,
+    patch_grid,
+    prefix_tokens,
+    record_attention,
+)
 from relevit.models.registry import tagged, view_of
 from relevit.models.spec import Interpolation, ModelSpec
 
@@ -20,10 +31,72 @@ from relevit.models.spec import Interpolation, ModelSpec
 def describe(
     name: str, timm_name: str, network: nn.Module, options: Mapping[str, Any], count: int
 ) -> ModelSpec:
-    """The spec of any timm model, once it is known to be one that can be explained."""
+    """The spec of any network, once it is known to answer; its classes are those that it gives.
+
+    Raises: ValueError for what is no classifier of colour pictures.
+    """
+    size = image_size(name, network, options.get("img_size"))
+    outputs = need_answers(name, network, size)
+    return spec_as_told(name, timm_name, network, options, outputs if count else 0)
+
+
+def need_colours(name: str, network: nn.Module) -> None:
+    """Raise ValueError for a network whose pictures have other channels than three."""
+    first = next((part for part in network.modules() if isinstance(part, nn.Conv2d)), None)
+    if first is not None and first.in_channels != 3:
+        raise ValueError(
+            f"model {name!r}: it reads {first.in_channels} channels, and pictures here have the "
+            "three colours; in Python the methods of relevit.METHODS take tensors of any channels"
+        )
+
+
+def need_answers(name: str, network: nn.Module, size: int) -> int:
+    """How many logits one picture gets, 0 of a network without a head.
+
+    Raises: ValueError for pictures of other channels than three, and what gives no logits.
+    """
+    need_colours(name, network)
+    picture = torch.rand(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), evaluating(network):
+        output = network(picture.to(next(network.parameters())))
+    if not isinstance(output, Tensor) or output.ndim != 2:
+        given = type(output).__name__
+        if isinstance(output, Tensor):
+            given = f"a tensor {list(output.shape)}"
+        raise ValueError(
+            f"model {name!r}: its forward pass gives {given}, and not logits, [batch, classes]; "
+            "wrap it so that it returns these alone"
+        )
+    if output.shape[1] > 1 and bool((output >= 0).all()) and abs(float(output.sum()) - 1) < 1e-4:
+        raise ValueError(
+            f"model {name!r}: it gives probabilities, and a map is of logits; leave out its softmax"
+        )
+    return 0 if headless(network) else output.shape[1]
+
+
+def need_maps(name: str, network: nn.Module, size: int) -> None:
+    """Raise ValueError that says why a network has no relevance maps."""
     with explained(name):
-        _try_it(network, image_size(name, network, options.get("img_size")))
-    return spec_as_told(name, timm_name, network, options, count)
+        _try_it(network, size)
+
+
+def need_grid_in_training(network: nn.Module, size: int, what: str) -> None:
+    """Raise ValueError for a network that leaves out patches in training, whose maps `what` reads.
+
+    Looked at on a copy: a pass in train mode changes what counts its inputs.
+    """
+    alone = copy.deepcopy(network).train()
+    black = torch.zeros(2, 3, size, size).to(next(alone.parameters()))
+    rows, columns = patch_grid(alone, black)
+    with torch.no_grad(), seeded(0, black.device), record_attention(alone) as tape:
+        alone(black)
+    tokens = tape.maps[0].shape[-1]
+    if tokens != rows * columns + prefix_tokens(alone):
+        raise ValueError(
+            f"{what}: in training this {type(network).__name__} leaves out patches, {tokens} of "
+            f"{rows * columns + prefix_tokens(alone)} tokens are left, and its maps have no grid; "
+            "set patch_drop_rate to 0, or take the cures label and swap"
+        )
 
 
 @contextmanager
@@ -63,8 +136,10 @@ def spec_as_told(
                 f"here; in Python, set model.pretrained_cfg[{key!r}] to one of {allowed}"
             )
     mean, std = (tuple(map(float, how[key])) for key in ("mean", "std"))
-    view = view_of(how, size)
-    return ModelSpec(name, timm_name, size, mean, std, dict(options), count, view)
+    view, names = view_of(how, size), tuple(network.pretrained_cfg.get("label_names") or ())
+    if len(names) != count:  # of the head that was there before
+        names = ()
+    return ModelSpec(name, timm_name, size, mean, std, dict(options), count, view, names)
 
 
 def image_size(name: str, network: nn.Module, asked: Any = None) -> int:
@@ -109,6 +184,4 @@ def _try_it(network: nn.Module, size: int) -> None:
     black = torch.zeros(1, 3, size, size).to(next(network.parameters()))
     patch_grid(network, black)
     with torch.no_grad(), record_attention(network):
-        logits = network(black)
-    if not isinstance(logits, Tensor) or logits.ndim != 2:
-        raise ValueError("it gives no logits, [batch, classes]")
+        network(black)

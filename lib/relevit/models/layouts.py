@@ -1,6 +1,6 @@
 """Weights as their authors published them: read without running code, named as timm names them.
 
-One table says where a network lies, WRAPPERS and PLACES: in timm's own files and in the papers'.
+One table says where a network lies, WRAPPERS: in timm's own files and in the papers'.
 RobustViT's runs have it in `state_dict`, DeiT, MAE and BEiT in `model`, DINO's full checkpoint as
 `teacher`, after `backbone.`, MoCo-v3 in `state_dict`, after `base_encoder.`; the linear heads of
 the last two are files of their own. timm names the tensors of MAE, BEiT, DINOv2 and OpenAI's CLIP.
@@ -29,7 +29,6 @@ ANCHORS = (ANCHOR, "embeds.proj.weight", "visual.class_embedding")  # of timm, N
 # What a network is wrapped in, the first that is there: as `timm.models.load_state_dict` takes
 # them, averaged weights before plain ones; then DINO's.
 WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
-PLACES = ("", "backbone.", "base_encoder.")  # before its names, once `module.` is taken off
 SECOND = ("student", "momentum_encoder.")  # networks that DINO and MoCo-v3 have beside their own
 HEAD = {"head.weight", "head.bias"}
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
@@ -71,10 +70,10 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of the network in a checkpoint, by timm's names for them or its authors'.
 
-    Raises: ValueError when there is no Vision Transformer in PLACES, or more than one that may be
-    meant.
+    Whatever stands before the names, as Lightning's `model.`, is taken off.
+    Raises: ValueError when there is no Vision Transformer, or more than one that may be meant.
     """
-    state = _unwrapped(found)
+    state = unwrapped_state(found)
     before = [prefix for prefix in _networks(state) if prefix not in SECOND]
     beside = [
         f"{key}."
@@ -88,16 +87,15 @@ def named_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
             f"it holds several networks, {names}: save the state_dict of the one that you mean "
             "alone, of plain and averaged weights mostly the averaged"
         )
-    if not before or before[0] not in PLACES:
-        said = f" (but {before[0]}{ANCHOR})" if before else ""
+    if not before:
         raise ValueError(
-            f"it holds no Vision Transformer: no name is {ANCHOR}{said}; save the network's "
-            "state_dict alone, with timm's names"
+            f"it holds no Vision Transformer: no name is {ANCHOR}; save the network's state_dict "
+            "alone, with timm's names"
         )
     return {k.removeprefix(before[0]): v for k, v in state.items() if k.startswith(before[0])}
 
 
-def _unwrapped(found: Mapping[str, Any]) -> dict[str, Tensor]:
+def unwrapped_state(found: Mapping[str, Any]) -> dict[str, Tensor]:
     """The tensors of the first of WRAPPERS, or of what has none, without `module.` and the like."""
     inside = next((found[key] for key in WRAPPERS if isinstance(found.get(key), Mapping)), found)
     named = {k: v for k, v in inside.items() if isinstance(k, str) and isinstance(v, Tensor)}
@@ -111,12 +109,17 @@ def _networks(state: Mapping[Any, Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
+def has_anchor(state: Mapping[str, Tensor]) -> bool:
+    """Whether there is a Vision Transformer among the tensors, by timm's names or its authors'."""
+    return bool(_networks(state))
+
+
 def head_tensors(found: Mapping[str, Any]) -> dict[str, Tensor]:
     """`head.weight` and `head.bias` of a linear classifier's file, or of a whole model's.
 
     Raises: ValueError when it has none, or anything but a matrix and a vector.
     """
-    state = _unwrapped(found)
+    state = unwrapped_state(found)
     for name in ("linear", "head"):
         weight, bias = state.get(f"{name}.weight"), state.get(f"{name}.bias")
         if weight is not None and bias is not None and (weight.ndim, bias.ndim) == (2, 1):
@@ -135,6 +138,9 @@ def fill(
     a pretraining needs are put aside. Raises: ValueError for tensors that do not fit.
     """
     own, classifier = model.state_dict(), _classifier(model)
+    if not hasattr(model, "blocks"):
+        _fill_plainly(model, tensors, () if keep_head else classifier)
+        return
     tensors = _each_block_a_table(tensors, len(model.blocks))
     aside = (*PRETRAINING, "head.") if keep_head else PRETRAINING + HEADED + classifier
     if not keep_head and "norm.weight" not in own:
@@ -154,6 +160,17 @@ def fill(
         raise ValueError("; ".join(parts))
     need_sound(named, own)
     model.load_state_dict(own | named)
+
+
+def _fill_plainly(model: nn.Module, tensors: Mapping[str, Tensor], new: tuple[str, ...]) -> None:
+    """All tensors of a network that is no Vision Transformer, but for a head that is `new`."""
+    own = model.state_dict()
+    odd = sorted(k for k in own.keys() ^ tensors.keys() if not k.startswith(new or "\0"))
+    if odd:
+        raise ValueError(f"{odd[0]} is in one of them alone ({len(odd)} in all)")
+    kept = {k: v for k, v in tensors.items() if not k.startswith(new or "\0")}
+    need_sound(kept, own)
+    model.load_state_dict(own | kept)
 
 
 def _classifier(model: nn.Module) -> tuple[str, ...]:

@@ -17,26 +17,31 @@ from typing import Any
 
 import timm
 import torch
-from jaxtyping import Float
 from timm.models import get_pretrained_cfg
-from torch import Tensor, nn
+from torch import nn
 
 from relevit.base.device import choose_device
 from relevit.base.errors import one_line
 from relevit.base.seeding import seeded
 from relevit.choices.words import IMAGENET, MORE_MODELS
-from relevit.maps import attention_layers, patch_grid
+from relevit.maps import attention_layers, patch_grid, unwrapped
 from relevit.models.describing import (
     describe,
     explained,
     image_size,
+    need_answers,
     need_classifier,
+    need_maps,
     need_square,
     own_cfg,
 )
-from relevit.models.layouts import fill
+from relevit.models.heads import BOTH, read_both
+from relevit.models.layouts import fill, has_anchor
+from relevit.models.live import answering, as_timm, options_of
+from relevit.models.passport import CONFIG, Passport, need_alike, passport_beside
 from relevit.models.registry import (
     MODELS,
+    PAPER_MODELS,
     Model,
     Pixels,
     model_spec,
@@ -51,6 +56,7 @@ from relevit.models.sources import (
     Tensors,
     find_tensors,
     fitting,
+    folder_of,
     from_file,
     rows,
     shipped_data,
@@ -61,7 +67,6 @@ RANDOM = "random"  # in place of weights: drawn from the seed
 NEW_HEAD = "classes=N and new_head=True, or relevit finetune --new-head"
 RESERVED = {"num_classes", "pretrained", "pretrained_cfg", "checkpoint_path", "in_chans"}
 SIZES = ("img_size", "patch_size")  # options for which positions and patches are resampled
-BOTH = "both"  # rows that DINO's classifier reads, in `model.global_pool`
 
 
 @dataclass(frozen=True)
@@ -71,12 +76,14 @@ class OwnModel:
     `timm.create_model(spec.timm_name, num_classes=spec.classes, **spec.options)` makes the same
     architecture. `knows` says whose classes the head has, where that is sure: `imagenet`, or the
     images of SHIPPED that weights of the package have learned from; of a file's nobody can tell.
+    `no_maps` says why a network that answers has no relevance maps; empty where it has.
     """
 
     network: nn.Module
     spec: ModelSpec
     new_head: bool
     knows: str = ""
+    no_maps: str = ""
 
     @property
     def view(self) -> View:
@@ -120,20 +127,41 @@ def open_model(
     weights: Path | str | None = None,
     *,
     device: torch.device | str | None = None,
+    answers_alone: bool = False,
     **how: Any,
 ) -> OwnModel:
-    """As `load_model`, with what code needs to know of the model."""
+    """As `load_model`, with what code needs to know of the model.
+
+    With `answers_alone` any classifier will do, and `no_maps` says why one cannot be explained.
+    """
     where = choose_device(device) if isinstance(device, str) else device
-    asked = Asked(weights if weights in (None, RANDOM) else Path(weights), **how)
+    weights = weights if weights in (None, RANDOM) else Path(weights).expanduser()
+    asked = Asked(weights, **how, answers_alone=answers_alone)
     if isinstance(name_or_module, nn.Module):
-        found = _given(name_or_module, asked)
+        found = _given(unwrapped(name_or_module), asked)
     elif name_or_module in MORE_MODELS:
         found = _added(name_or_module, asked)
+    elif name_or_module not in MODELS and (folder := folder_of(name_or_module)) is not None:
+        found = _of_folder(name_or_module, folder, asked)
     else:
         found = _named(name_or_module, asked)
     found.network.eval()
+    if not (isinstance(name_or_module, str) and name_or_module in MODELS):  # which all have maps
+        said = name_or_module if isinstance(name_or_module, str) else found.spec.name
+        found = _with_maps(found, said, answers_alone)
     if where is not None:
         found.network.to(where)
+    return found
+
+
+def _with_maps(found: OwnModel, name: str, answers_alone: bool) -> OwnModel:
+    """The model, tried. Raises: ValueError where it has no maps, and needs some."""
+    try:
+        need_maps(name, found.network, found.spec.image_size)
+    except ValueError as error:
+        if not answers_alone:
+            raise
+        return replace(found, no_maps=str(error))
     return found
 
 
@@ -144,32 +172,89 @@ def side_of(name: str, options: Mapping[str, Any]) -> Any:
     """
     if name in MORE_MODELS:
         return MORE_MODELS[name](**options)[1].image_size
+    if name not in MODELS and (folder := folder_of(name)) is not None:
+        passport = passport_beside(folder)
+        size = {} if passport is None else dict(passport.options)
+        size = {"img_size": "its"} | size | dict(options)
+        return size["img_size"]
     return options.get("img_size", (MODELS.get(name) or _of_timm(name, options)).image_size)
 
 
 # Models by name
 
 
-def _named(name: str, asked: Asked) -> OwnModel:
-    model = MODELS.get(name) or _of_timm(name, asked.options)
-    options = _options(model, asked.options)
+def _of_folder(name: str, folder: Path, asked: Asked) -> OwnModel:
+    """A model of a folder with a config, timm's, transformers' or a run's. Raises: ValueError."""
+    if asked.weights not in (None, RANDOM):
+        raise ValueError(f"model {name!r}: it has weights of its own; leave others out")
+    try:
+        passport = passport_beside(folder)
+    except ValueError:  # a family of transformers that has no place in timm's anatomy
+        if not asked.answers_alone or asked.new_head or asked.weights == RANDOM:
+            raise
+        return _given(answering(folder), asked)
+    if passport is None:
+        raise ValueError(
+            f"model {name!r}: {folder / CONFIG} names no architecture of timm's and no model_type "
+            "of transformers; give the name of a model, and this folder's file as its weights"
+        )
+    weights = RANDOM if asked.weights == RANDOM else folder
+    architecture = passport.architecture
+    if architecture in MORE_MODELS:
+        options = dict(passport.options) | dict(asked.options)
+        return _added(architecture, replace(asked, weights=weights, options=options))
+    if not architecture:
+        raise ValueError(
+            f"model {name!r}: its network was made by code that timm does not have; make it, fill "
+            "it from the folder's model.safetensors, and give the network itself"
+        )
+    if not timm.is_model(architecture):
+        raise ValueError(
+            f"model {name!r}: {passport.place} is of {architecture!r}, which timm "
+            f"{timm.__version__} does not know; nearest are {nearest(architecture)}"
+        )
+    tagless = architecture.partition(".")[0]
+    known = architecture in timm.list_pretrained(f"{tagless}.*")
+    return _named(architecture if known else tagless, replace(asked, weights=weights), True)
+
+
+def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
+    """A model by name; with `whole` its options are those that its weights' passport has."""
+    read = None
+    if isinstance(asked.weights, Path):
+        first = MODELS.get(name) or _of_timm(name, {"img_size": 0})
+        read = from_file(first, asked.weights, asked.answers_alone)
+    passport = read.passport if read else None
+    given = _with_passport(name, asked, passport, whole)
+    model = MODELS.get(name) or _of_timm(name, given)
+    options = _options(model, given)
     if asked.weights == RANDOM or (asked.weights is None and model.begins == RANDOM):
         tensors, place = None, RANDOM
         count = model.classes if asked.classes is None else asked.classes
         wide = count == model.classes
     else:
-        if name not in MODELS and asked.weights is None:  # before they are fetched
+        first = name not in MODELS and asked.weights is None  # before they are fetched
+        if first and not asked.answers_alone:
             with torch.device("meta"):
                 empty = _built(model, model.classes, options, asked.seed, both=False)
             side = image_size(name, empty, options.get("img_size"))
             with explained(name):
                 attention_layers(empty)
                 patch_grid(empty, torch.empty(1, 3, side, side, device="meta"))
-        tensors, place = find_tensors(model, asked, options)
-        count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
-    both = model.reads == BOTH and not asked.new_head and wide
+        tensors, place = find_tensors(model, asked, options, read)
+        if tensors and not has_anchor(tensors):
+            count, wide = _plain_count(model, tensors, asked), False
+        else:
+            count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
+    behind = passport is not None and passport.both
+    both = (behind or model.reads == BOTH) and not asked.new_head and wide
     network = _built(model, count, options, asked.seed, both)
-    if name in MODELS:
+    if passport is not None:
+        passport.finish(network, both)
+    if passport is not None and passport.pixels and name not in PAPER_MODELS:
+        network.pretrained_cfg.update({**passport.pixels, "label_names": passport.classes})
+        spec = describe(name, model.timm_name, network, options, count)
+    elif name in MODELS:
         network.pretrained_cfg.update(pixels_of(model, asked.pixels))
         size = int(options.get("img_size", model.image_size))
         changed = {"image_size": size, "view": view_of(network.pretrained_cfg, size)}
@@ -191,6 +276,56 @@ def _named(name: str, asked: Asked) -> OwnModel:
     came_with_it = asked.weights is None and tensors is not None and not asked.new_head
     whose = shipped_data(name) or (IMAGENET if count == 1000 else "")
     return OwnModel(network, spec, asked.new_head, whose if came_with_it else "")
+
+
+def _with_passport(
+    name: str, asked: Asked, passport: Passport | None, whole: bool
+) -> dict[str, Any]:
+    """The options that are asked for, on those that the weights were made with.
+
+    Raises: ValueError where these say that they are of another network, or their outputs are no
+    classes.
+    """
+    if passport is None:
+        return dict(asked.options)
+    timm_name = MODELS[name].timm_name if name in MODELS else name
+    need_alike(passport, timm_name, asked.options)
+    if passport.outputs == 0 and not asked.new_head and asked.classes is None:
+        raise ValueError(
+            f"model {name!r}: {passport.place} is of a network without a head of classes; put an "
+            f"untrained one there: {NEW_HEAD}"
+        )
+    if passport.foreign and whole and "mean" not in passport.pixels:
+        raise ValueError(
+            f"model {name!r}: {passport.place} has no preprocessor_config.json beside it, so that "
+            "how its pixels were normalised is unknown; put it there"
+        )
+    if not passport.foreign or whole:
+        said = {key: value for key, value in passport.options.items() if key not in RESERVED}
+        return said | dict(asked.options)
+    with torch.device("meta"):
+        layer = timm.create_model(timm_name, **asked.options).blocks[0].attn
+    if layer.num_heads != (heads := passport.options["num_heads"]):
+        raise ValueError(
+            f"model {name!r}: {passport.place} has {heads} heads, and it {layer.num_heads}; give "
+            f"the folder as the model, {Path(passport.place).parent}"
+        )
+    return dict(asked.options)
+
+
+def _plain_count(model: Model, tensors: Tensors, asked: Asked) -> int:
+    """Outputs of a network that is no Vision Transformer: its classifier's rows, or those asked."""
+    if asked.new_head and asked.classes:
+        return asked.classes
+    cfg = get_pretrained_cfg(model.timm_name)
+    weight = tensors.get(f"{getattr(cfg, 'classifier', None) or 'head.fc'}.weight")
+    count = model.classes if weight is None else len(weight)
+    if asked.classes not in (None, count):
+        raise ValueError(
+            f"model {model.name!r}: it has a head of {count} classes and {asked.classes} are asked "
+            f"for; put an untrained one there: {NEW_HEAD}"
+        )
+    return count
 
 
 def _of_timm(name: str, options: Mapping[str, Any]) -> Model:
@@ -233,10 +368,7 @@ def _built(
         with seeded(seed):
             network = timm.create_model(model.timm_name, num_classes=count, **options)
             if both:
-                network.head = nn.Linear(2 * network.embed_dim, count)
-                nn.init.trunc_normal_(network.head.weight, std=0.02)
-                nn.init.zeros_(network.head.bias)
-                network.pool, network.global_pool = class_and_mean, BOTH
+                read_both(network, count)
     except (TypeError, ValueError, ArithmeticError, AssertionError, RuntimeError) as error:
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         what = f"timm cannot make it with {dict(options)} ({one_line(error)}); change them"
@@ -249,16 +381,6 @@ def _built(
 def _reads_both(tensors: Tensors) -> bool:
     head, token = tensors.get("head.weight"), tensors.get("cls_token")
     return head is not None and token is not None and head.shape[1] == 2 * token.shape[-1]
-
-
-def class_and_mean(
-    tokens: Float[Tensor, "batch tokens width"], pool_type: str | None = None
-) -> Float[Tensor, "batch features"]:
-    """What DINO's linear classifier reads: class token and mean patch, channel by channel in turn.
-
-    Source: DINO's linear evaluation of ViT-B; so does Beyond Intuition's code (differences D5).
-    """
-    return torch.stack([tokens[:, 0], tokens[:, 1:].mean(dim=1)], dim=-1).flatten(1)
 
 
 def _head_size(model: Model, tensors: Tensors, asked: Asked, place: Path | str) -> int:
@@ -311,6 +433,7 @@ def _added(name: str, asked: Asked) -> OwnModel:
 def _given(module: nn.Module, asked: Asked) -> OwnModel:
     """A module as it is; a copy of it where weights or a new head are asked for."""
     name, cfg = type(module).__name__, own_cfg(module)
+    module = as_timm(module, asked.answers_alone)
     if asked.options:
         raise ValueError(
             f"model {name}: options {sorted(asked.options)} are for models made by name"
@@ -318,10 +441,10 @@ def _given(module: nn.Module, asked: Asked) -> OwnModel:
     timm_name = str(cfg.get("architecture", name))
     name = f"{timm_name}.{cfg['tag']}" if cfg.get("tag") else timm_name
     model = Model(name, timm_name, classes=0)
-    held = int(getattr(module, "num_classes", 0))
+    held = need_answers(name, module, image_size(name, module))
     tensors, place = {"head.weight": torch.empty(held, 0)} if held else {}, "it"
     if asked.weights is not None:
-        tensors, place = from_file(model, asked.weights)
+        tensors, place, _ = from_file(model, asked.weights)
     if asked.new_head or asked.weights is not None:
         module = copy.deepcopy(module)
     count = _head_size(model, tensors, asked, place)
@@ -330,10 +453,7 @@ def _given(module: nn.Module, asked: Asked) -> OwnModel:
             raise ValueError(f"model {name}: it has no reset_classifier; replace its head yourself")
         with seeded(asked.seed):
             module.reset_classifier(count)
-    size = image_size(name, module)
-    usual = tuple(cfg.get("input_size", (3, size, size)))[-1]
-    options = {} if size == usual else {"img_size": size}
-    spec = describe(name, timm_name, module.eval(), options, count)
+    spec = describe(name, timm_name, module.eval(), options_of(module), count)
     if asked.weights is not None:
         with fitting(model, place, {}):
             fill(module, tensors, keep_head=not asked.new_head)

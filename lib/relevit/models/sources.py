@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import timm
 import torch
@@ -20,7 +20,23 @@ from relevit.base.seeding import seeded
 from relevit.choices.words import SHIPPED
 from relevit.models.checkpoints import read_tensors
 from relevit.models.dinov2 import load_dinov2
-from relevit.models.layouts import find_weights, head_tensors, named_tensors, read_checkpoint
+from relevit.models.foreign import inside, named_as_timm
+from relevit.models.layouts import (
+    find_weights,
+    has_anchor,
+    head_tensors,
+    named_tensors,
+    read_checkpoint,
+    unwrapped_state,
+)
+from relevit.models.passport import (
+    CONFIG,
+    PROCESSOR,
+    Passport,
+    of_checkpoint,
+    of_torchvision,
+    passport_beside,
+)
 from relevit.models.registry import MODELS, Model, Pixels, shipped_weights, tagged
 
 Tensors = dict[str, Tensor]
@@ -37,15 +53,16 @@ class Asked:
     options: Mapping[str, Any] = field(default_factory=dict)
     pixels: Pixels = "half"
     seed: int = 0
+    answers_alone: bool = False
 
 
 def find_tensors(
-    model: Model, asked: Asked, options: Mapping[str, Any]
+    model: Model, asked: Asked, options: Mapping[str, Any], read: Read | None = None
 ) -> tuple[Tensors, Path | str]:
-    """The tensors under timm's names or their authors', and where they were."""
+    """The tensors by timm's names or their authors', and where they were; of a file as `read`."""
     data, weights, new_head = shipped_data(model.name), asked.weights, asked.new_head
-    if weights is not None:
-        tensors, place = from_file(model, weights)
+    if read is not None:
+        tensors, place = dict(read.tensors), read.place
     elif data and not (new_head and model.begins == "dinov2"):
         place = shipped_weights(model.name, data)
         tensors = read_tensors(place)[0]
@@ -68,19 +85,34 @@ def shipped_data(name: str) -> str:
     return next((data for data, names in SHIPPED.items() if name in names), "")
 
 
-def from_file(model: Model, weights: Path) -> tuple[Tensors, Path]:
+class Read(NamedTuple):
+    """What a file holds: tensors by timm's names or their authors', and what it says of them."""
+
+    tensors: Tensors
+    place: Path
+    passport: Passport | None = None
+
+
+def from_file(model: Model, weights: Path, plain: bool = False) -> Read:
+    """Weights from a file or a folder, with their passport; `plain` takes other networks, too.
+
+    Raises: FileNotFoundError; ValueError.
+    """
     path = weights
     if weights.is_dir():
-        path = find_weights(weights, model.name) or find_weights(weights, "model")
+        names = (model.name, "model", "pytorch_model", "weights")
+        path = next(filter(None, (find_weights(weights, name) for name in names)), None)
     if path is None:
         raise FileNotFoundError(
             f"model {model.name!r}: {weights} has no {model.name}.safetensors nor "
             f"model.safetensors (nor .pth, .bin, .pth.tar); put the weights there, from "
             f"{model.source}, or give a file"
         )
+    passport = passport_beside(weights)
     with fitting(model, path, {}):
         if path.suffix != ".safetensors":
-            return named_tensors(read_checkpoint(path)), path
+            found = read_checkpoint(path)
+            return _read(found, path, passport or of_checkpoint(found, path), plain)
         tensors, facts = read_tensors(path)
         written_for = facts.get("architecture", model.name)
         known = MODELS[written_for].timm_name if written_for in MODELS else written_for
@@ -88,7 +120,51 @@ def from_file(model: Model, weights: Path) -> tuple[Tensors, Path]:
         both_known = written_for in MODELS and model.name in MODELS
         if written_for != model.name and (both_known or not alike):
             raise ValueError(f"it was written for {written_for!r}")
-        return named_tensors(tensors), path
+        return _read(tensors, path, passport, plain)
+
+
+def _read(found: Mapping[str, Any], path: Path, passport: Passport | None, plain: bool) -> Read:
+    """What is in a file, under timm's names."""
+    state = unwrapped_state(found)
+    theirs = inside(state)
+    if theirs is None and plain and not has_anchor(state):  # no Vision Transformer
+        return Read(state, path, passport)
+    if theirs is None:
+        return Read(named_tensors(found), path, passport)
+    if passport is not None and passport.foreign:
+        return Read(passport.as_timm(theirs), path, passport)
+    if passport is None and any(name.endswith("conv_proj.weight") for name in theirs):
+        passport = of_torchvision(path)
+    return Read(named_as_timm(theirs), path, passport)
+
+
+def folder_of(name: str) -> Path | None:
+    """The folder that a model's name means: `local-dir:FOLDER`, `hf-hub:OWNER/NAME`, which is
+    fetched, or a folder with a config. None for other names. Raises: ConnectionError."""
+    source, colon, there = name.partition(":")
+    if colon and source.lower() in ("hf-hub", "hf_hub"):
+        return _of_hub(there)
+    folder = Path(there if colon and source.lower() == "local-dir" else name).expanduser()
+    if (folder / CONFIG).is_file():
+        return folder
+    if colon and source.lower() == "local-dir":
+        raise FileNotFoundError(f"model {name!r}: {folder} has no {CONFIG}; check its name")
+    return None
+
+
+def _of_hub(repository: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    with _connected(Model(repository, repository), f"the hub's {repository}"):
+        for weights in ("model.safetensors", "pytorch_model.bin"):
+            wanted = [CONFIG, PROCESSOR, weights]
+            folder = Path(snapshot_download(repository, allow_patterns=wanted))
+            if (folder / weights).is_file():
+                return folder
+    raise ValueError(
+        f"model 'hf-hub:{repository}': it has no model.safetensors nor pytorch_model.bin in one "
+        "file; fetch it yourself and give a folder"
+    )
 
 
 def _fetched(model: Model, options: Mapping[str, Any]) -> Tensors:

@@ -171,6 +171,7 @@ class ModelSpec:
     options: dict[str, Any] = field(default_factory=dict)
     classes: int = 0  # of its head, unless another number is asked for; 0: it has none
     view: View = field(default=View(), repr=False)  # of a picture that was not made for the model
+    names: tuple[str, ...] = field(default=(), repr=False)  # of its classes, where they are known
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from reproduction.claims.compared import (
     dino_changes,
     halves_beside,
     map_changes,
+    replaced,
     run_changes,
     seed_changes,
     split_changes,

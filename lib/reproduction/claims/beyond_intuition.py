@@ -16,8 +16,8 @@ from reproduction.claims.robustvit import AREA, ENDS, MAPPED
 
 OUTLINES, AREAS = "07a_segmentation/methods_segmentation", "07a_segmentation/methods_perturbation"
 RECURRENCE, LEADS = "07a_segmentation/approximation", "07a_segmentation/leads"
-RATIONALES, WORDS = "09a_text/text_rationales", "09_text/text_perturbation"
-ACCURACY, PHRASES = "09_text/text_accuracy", "09a_text/clip_perturbation"
+RATIONALES, WORDS = "09a_text/text_rationales", "09a_text/text_perturbation"
+ACCURACY, PHRASES = "09a_text/text_accuracy", "09a_text/clip_perturbation"
 COMBINED = "06a_attribution/ablation"
 
 VARIANTS = ("head_wise", "token_wise")
@@ -256,25 +256,20 @@ def both_lead_on_newsgroups(t: Seen) -> Yielded:
 
 @claim("BI-12")
 def both_lead_on_phrases(t: Seen) -> Yielded:
-    """On CLIP, or what stands in for it, both are better than raw attention, rollout, GradCAM and
-    GA.
+    """On CLIP both are better than raw attention, rollout, GradCAM and GA.
 
     In both AUCs, for the predicted class and for the label (raw attention and rollout where they
-    were run for it). Taken for granted: the zero-shot accuracy, on classes not seen where there are
-    such, is above chance, and the erased images are of these classes.
+    were run for it). Taken for granted: the zero-shot accuracy is above chance.
     """
-    dual = t.first("model", ["clip-b32", "dinov2-minilm", "tiny-dual"], "CLIP", PHRASES,
-                   "09_text/clip_zero_shot")  # fmt: skip
     how = {"error": ENDS}
     others = ["raw_attention", "rollout", "gradcam", "ga"]
     for name in VARIANTS:
-        rows = t.rows(PHRASES, f"model == '{dual}'")
-        ours = mean(rows.query(f"method == '{name}'"), AREA, "target direction classes", **how)
+        rows = t.rows(PHRASES)
+        ours = mean(rows.query(f"method == '{name}'"), AREA, "target direction", **how)
         theirs = rows.query(f"method in {others}").rename(columns={"method": "other"})
-        lead = ours.minus(mean(theirs, AREA, "other target direction classes", **how))
+        lead = ours.minus(mean(theirs, AREA, "other target direction", **how))
         yield lead.held("above", 0, f"{name} above", parts=12)
-    shot = t.rows("09_text/clip_zero_shot", f"model == '{dual}'", "classes == classes.max()")
-    shot = mean(shot, "accuracy_pct - chance_pct", "seed classes", **how).over("seed")
+    shot = mean(t.rows("09a_text/clip_zero_shot"), "accuracy_pct - chance_pct", **how)
     yield shot.held("above", 0, "zero-shot above chance", role="needs")
 
 

@@ -65,6 +65,12 @@ def seed_changes(changes: pd.DataFrame, model: str) -> pd.DataFrame:
     return rows[[*KIND, *CELL, "ours", "seeds"]].reset_index(drop=True)
 
 
+def replaced(rows: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """The rows, but those of which there are others: one number for one cell of a table."""
+    keys = [*KIND, *CELL]
+    return pd.concat([others, rows], ignore_index=True).drop_duplicates(keys, ignore_index=True)
+
+
 def map_changes(table: pd.DataFrame, model: str) -> pd.DataFrame:
     """Of maps: for T3 from `finetuned_segmentation`, for T12 from `finetuned_perturbation`."""
     if "direction" in table:

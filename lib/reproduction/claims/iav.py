@@ -25,8 +25,8 @@ ONE_PRETRAINING = (
     "the paper's four models, or several pretrainings of each kind."
 )
 
-MODELS, SHIFT, SLOPES = "08_iav/models", "08_iav/shift", "08_iav/slopes"
-SCORES, ENTROPY = "08_iav/scores", "08_iav/entropy"
+MODELS, SHIFT, SLOPES = "08a_iav/models", "08a_iav/shift", "08a_iav/slopes"
+SCORES, ENTROPY = "08a_iav/scores", "08a_iav/entropy"
 # Numbers of heads that a mean over rows cannot express: `reproduction.heads.head_numbers`.
 HEADS = "08a_iav/heads"
 

@@ -40,7 +40,7 @@ DECIDED, NOTHING = "decided", "nothing here"
 PAPERS = {"RV": "RobustViT", "BI": "Beyond Intuition", "IAV": "IAV"}  # by how ids begin
 OURS, PUBLISHED = "ours", "published"  # arms of 03_robustness: the preset's own, and the paper's
 OF_ARMS = ("03_robustness", "03a_robustness")  # stages whose tables may have a column `arm`
-FINETUNED = ("02_finetune", *OF_ARMS, "04a_cures", "05_ablations", "07_segmentation")
+FINETUNED = ("02_finetune", *OF_ARMS, "04a_cures", "05_ablations", "07a_segmentation")
 NO_RUN = "no run has the class term of Eq. 4; see what ours say"
 
 Tables = Mapping[str, pd.DataFrame]

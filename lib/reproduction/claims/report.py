@@ -6,7 +6,6 @@ import html
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
@@ -149,25 +148,25 @@ def folded(title: str, table: pd.DataFrame) -> str:
 def findings(
     changes: pd.DataFrame,
     added: pd.DataFrame | None,
-    run: Mapping[str, Any],
+    looks: pd.DataFrame,
     verdicts: Iterable[Verdict],
 ) -> str:
     """The three things to take home, as Markdown.
 
     `changes` is `robustness.change_table`, `added` is `paired.added_table` where it was made;
-    `run` is the summary of 02_finetune, with `iou_pct` and `on_object_pct` before and after.
+    `looks` is `outcomes.looking`.
     """
     verdicts = list(verdicts)
     counts = Counter(verdict.verdict for verdict in verdicts)
     kinds = ", ".join(f"*{name}* {counts[name]}" for name in VERDICTS if counts[name])
-    (on, on_after), (iou, iou_after) = run["on_object_pct"], run["iou_pct"]
+    on = looks["on_object_pct"]
     val = changes.set_index("dataset").loc["val", "change_top1_pts"]
     texts = [
         f"**What the relevance terms add.** {_what_is_added(added)}",
-        f"**Where the model looks.** Before finetuning {on:.0f} % of the relevance lies on the "
-        f"object, after it **{on_after:.0f} %**. Map and mask overlap by {iou:.0f} % before and "
-        f"{iou_after:.0f} % after (IoU). On `val`, where nothing is shifted, top-1 changes by "
-        f"{signed(val)} points.",
+        f"**Where the model looks.** Before finetuning {on['original']:.0f} % of the relevance "
+        f"lies on the object, after it **{on['with']:.0f} %**, and after the same finetuning "
+        f"without the relevance terms {on['without']:.0f} %. On `val`, where nothing is shifted, "
+        f"top-1 changes by {signed(val)} points.",
         f"**What holds here.** The three papers make {len(verdicts)} claims: {kinds}.",
     ]
     return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))

@@ -162,7 +162,7 @@ def automatic_masks_do_as_well(t: Seen) -> Yielded:
 @claim("RV-08", method=True)
 def maps_outline_better(t: Seen) -> Yielded:
     """GAE maps: the changes of pixel accuracy, mIoU and mAP are above 0."""
-    table, error = "07_segmentation/finetuned_segmentation", "(high_pct - low_pct) / 3.92"
+    table, error = "07a_segmentation/finetuned_segmentation", "(high_pct - low_pct) / 3.92"
     kept = "metric != 'mf1_pct' and model_run {} 'original'"
     after = mean(t.rows(table, kept.format("!=")), "value_pct", "metric", seed="model_run",
                  error=error)  # fmt: skip
@@ -493,7 +493,7 @@ def maps_improve_where_answers_stay(t: Seen) -> Yielded:
     corrected, or wrong before and after; at least 20. The rationale of wrong answers is for the eye
     to judge.
     """
-    rows = t.rows("07_segmentation/iou_changes")
+    rows = t.rows("07a_segmentation/iou_changes")
     change = mean(rows, "change_pts", seed="model_run", error="sem", least=20)
     yield change.held("above", 0, "change of IoU")
 
@@ -657,7 +657,7 @@ def gae_stays_faithful(t: Seen) -> Yielded:
 
     And in the better of the directions and seeds it is better by more than 0.
     """
-    table = "07_segmentation/finetuned_perturbation"
+    table = "07a_segmentation/finetuned_perturbation"
     after, before = (f"model_run {sign} 'original'" for sign in ("!=", "=="))
     before = mean(t.rows(table, before), AREA, "direction", error=ENDS)
     gain = mean(t.rows(table, after), AREA, "direction", error=ENDS, seed="model_run")

@@ -161,14 +161,14 @@ def explain_runs(
     return held
 
 
-def shift_rows(cfg: Params, runs: Iterable[Row]) -> pd.DataFrame:
-    """`shift_table` of each run after its last epoch, on `cfg.test_images` images, under the blurs
-    and swaps of `cfg`."""
-    levels = {"blur": cfg.blurs, "jigsaw": cfg.swaps, "patch_jigsaw": cfg.patch_swaps}
+def shift_rows(
+    cfg: Params, runs: Iterable[Row], count: int, levels: Mapping[str, Sequence[float]]
+) -> pd.DataFrame:
+    """`shift_table` of each run after its last epoch, on `count` test images of 08_iav."""
     tables = []
     for run in runs:
         spec = spec_of(run)
-        test = test_pictures(cfg, cfg.test_images, spec.image_size)
+        test = test_pictures(cfg, count, spec.image_size)
         images = test.read(range(len(test))).images
         found = shift_table(finetuned(run), spec, images, test.labels, levels)
         tables.append(found.assign(**named(run)))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -109,23 +108,6 @@ def erase_words(
         maps = method_maps(model, texts[name], seed=cfg.seed, **rules)
         found[name] = perturb_texts(model, texts[name], maps, **rules)
     return found
-
-
-def over_random(perturbation: pd.DataFrame, method: str) -> tuple[float, float, float]:
-    """What a method's positive area is below that of RANDOM on the same texts, in points: mean,
-    low, high.
-
-    `perturbation` has the rows of `relevit.text.perturb_texts` with their `corpus`; the interval
-    is over the texts of all corpora, of the differences.
-    """
-    gains = []
-    for _, rows in perturbation.groupby("corpus", sort=False):
-        areas = text_areas(rows)
-        areas = areas[areas["direction"] == "positive"]
-        wide = areas.pivot(index="index", columns="method", values=AREA)
-        gains.append((wide[RANDOM] - wide[method]).to_numpy(dtype=float))
-    gain = torch.from_numpy(np.concatenate(gains))
-    return float(gain.mean()), *mean_interval(gain)
 
 
 def concatenated(parts: Mapping[str, pd.DataFrame], columns: Iterable[str]) -> pd.DataFrame:

@@ -12,6 +12,7 @@ from reproduction.measures.causal import (
     causal_table,
     context_pct,
     draw_scenes,
+    joined,
     known_maps,
     outside_pct,
     pair_gaps,

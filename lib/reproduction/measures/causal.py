@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from habitats.benchmark import Benchmark
 from habitats.composing import PARTS, THINGS
 from relevit.attribution import to_heatmap
-from relevit.data.batch import Batch
+from relevit.data.batch import Batch, join
 from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
@@ -56,6 +56,13 @@ class Scenes(NamedTuple):
 
     def _of(self, part: int) -> Tensor:
         return self.owners == part
+
+
+def joined(parts: Sequence[Scenes]) -> Scenes:
+    """Scenes of several sets as one, in order."""
+    without = {name: torch.cat([each.without[name] for each in parts]) for name in parts[0].without}
+    owners = torch.cat([each.owners for each in parts])
+    return Scenes(join([each.whole for each in parts]), without, owners)
 
 
 def draw_scenes(

@@ -35,8 +35,6 @@ import relevit
 from habitats.composing import PARTS
 from habitats.homes import habitats
 from relevit.attribution import to_heatmap
-from relevit.base.seeding import seeded
-from relevit.data.batch import join
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import Erasing, image_auc_pct
 from relevit.evaluate.predictions import predict
@@ -52,6 +50,7 @@ from reproduction.measures.causal import (
     causal_scores,
     draw_scenes,
     gap_pct,
+    joined,
     part_masses,
     part_worths,
     shapley_worths,
@@ -59,6 +58,7 @@ from reproduction.measures.causal import (
     worth_overlap_pct,
 )
 from reproduction.measures.methods import BATCH, chance_maps, explained_by, perturb
+from reproduction.measures.undisturbed import undisturbed
 
 MODELS = ("dinov2-s8", "tiny", "tiny-mae")
 TRUTH_ONLY = ("tiny",)  # a third for agreement; erasing would double what a method takes
@@ -110,10 +110,7 @@ def drawn(count: int, together: int = 1) -> Scenes:
     """Scenes of each of SETS, the first `count`, also without 1 to `together` parts."""
     bench = habitats()
     how = {"size": bench.spec(MODELS[0]).image_size, "together": together}
-    parts = [draw_scenes(bench, name, range(count), **how) for name in SETS]
-    without = {part: torch.cat([each.without[part] for each in parts]) for part in parts[0].without}
-    owners = torch.cat([each.owners for each in parts])
-    return Scenes(join([each.whole for each in parts]), without, owners)
+    return joined([draw_scenes(bench, name, range(count), **how) for name in SETS])
 
 
 def make_task(name: str, model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Task:
@@ -153,25 +150,72 @@ def shapley(task: Task) -> Maps:
     return worth_maps(shapley_worths(task.model, task.spec, every), task.scenes)
 
 
-def maps_of(task: Task, method: Method, count: int | None = None) -> Maps:
-    """A method's maps of the first `count` scenes, each for the answer; it draws from seed 0.
+def maps_of(
+    task: Task, method: Method, count: int | None = None, left: set[str] | None = None
+) -> Maps:
+    """A method's maps of the first `count` scenes, each for the answer.
 
-    Raises: ValueError for maps of another shape, and for a method that changes the model; whatever
-    the method raises.
+    It cannot move the scores of others, nor its own: each batch meets a fresh copy of the model,
+    and draws from seed 0 (`undisturbed`). `left` gets what it would have left behind.
+    Raises: ValueError for maps of another shape; whatever the method raises.
     """
-    images, before = task.scenes.whole.images[:count], task.weights()
+    alone = undisturbed(task.model, method, set() if left is None else left)
 
     def rule(pixels: Tensor, target: Tensor | None) -> dict[str, Tensor]:
-        return {"": fitting(method(task.model, pixels, target), task, len(pixels))}
+        return {"": fitting(alone(pixels, target), task, len(pixels))}
 
-    with seeded(0, next(task.model.parameters()).device):
-        found = explained_by(task.model, task.spec, images, rule, task.target[:count])[""]
-    if task.weights() != before:
-        raise ValueError(
-            f"judge: {task.name} has other weights after the method than before; explain a copy "
-            "(copy.deepcopy), or put them back"
-        )
-    return found
+    images = task.scenes.whole.images[:count]
+    return explained_by(task.model, task.spec, images, rule, task.target[:count])[""]
+
+
+def need_asked_class(task: Task, method: Method) -> str:
+    """Whose class a method's maps are of, in words; empty where it is the one asked for.
+
+    It is asked for the second class of PROBE scenes. A map of a class hangs on the row of the head
+    that makes its logit, and not on the others alone.
+    Raises: ValueError for maps of another class.
+    """
+    some, device = task.scenes.whole.images[:PROBE], next(task.model.parameters()).device
+    pixels = task.spec.normalise(some.to(device), like=next(task.model.parameters()))
+    with torch.inference_mode():
+        logits = task.model(pixels)
+    answer, other = logits.clone().topk(2, dim=1).indices.T
+    rows = torch.arange(logits.shape[1], device=device)
+
+    def made(target: Tensor, changed: Tensor | None = None) -> Maps:
+        model = task.model if changed is None else _with_rows(task.model, changed)
+        return fitting(undisturbed(model, method, set())(pixels, target), task, len(pixels))
+
+    plain, of_answer = made(other), made(answer)
+    empty = not bool(says_something(plain).any())  # of which nobody can tell
+    if empty or _apart(plain, made(other, torch.isin(rows, other))):
+        return ""
+    if not _apart(plain, made(other, ~torch.isin(rows, other))):
+        return "its maps are of no class: they hang on no row of the head"
+    ours = _apart(of_answer, made(answer, torch.isin(rows, answer)))
+    if ours and not _apart(plain, of_answer):
+        return "its maps are of the answer, whatever class it is asked for"
+    raise ValueError(
+        f"judge: {task.name}: the maps are of another class than the one asked for; explain the "
+        "logit of `target`"
+    )
+
+
+def _with_rows(model: nn.Module, rows: Bool[Tensor, " classes"]) -> nn.Module:
+    """A copy whose head has a little else in these rows."""
+    model = copy.deepcopy(model)
+    draw = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        weight = model.head.weight
+        more = 0.1 * weight.std() * torch.randn(weight.shape, generator=draw).to(weight)
+        weight[rows] += more[rows]
+    return model
+
+
+def _apart(one: Maps, other: Maps) -> bool:
+    """Whether maps differ by more than rounding; NaN is a value like others."""
+    one, other = one.nan_to_num(), other.nan_to_num()
+    return float((one - other).abs().max()) > 1e-4 * max(float(one.abs().max()), 1e-30)
 
 
 def fitting(values: Any, task: Task, count: int) -> Maps:
@@ -234,7 +278,7 @@ def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
         for score, ends in scores(task, each).items()
     ]
     table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
-    worth = table[table["score"] == "rank_correlation"].set_index("method")["value"]
+    worth = table[table["score"] == "truth_pct"].set_index("method")["value"]
     return table.sort_values(
         "method", key=lambda names: -names.map(worth), kind="stable", ignore_index=True
     )

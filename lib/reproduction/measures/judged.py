@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from scipy.stats import rankdata
 
 from habitats.composing import PARTS
 from relevit.attribution import METHODS
+from relevit.attribution.methods import OURS
 from relevit.base.errors import one_line
 from relevit.base.files import project_root
 from relevit.evaluate.intervals import PERCENT, mean_interval
@@ -28,6 +30,7 @@ from reproduction.measures.judge import (
     Task,
     maps_of,
     marks,
+    need_asked_class,
     need_saying,
     record,
     seconds,
@@ -53,7 +56,8 @@ def judge(
 ) -> dict[str, Any]:
     """The record of a method, or of a mark; about how long it takes is said first.
 
-    Raises: as `read_method`, `need_saying` and `maps_of`.
+    Said is also what the method left behind, and whose class its maps are of, where that is not
+    the one asked for. Raises: as `read_method`, `need_asked_class`, `need_saying` and `maps_of`.
     """
     if given in MARKS:
         own = shapley if given == "shapley" else lambda task: marks(task)[given]
@@ -62,7 +66,16 @@ def judge(
         return found | (worths if given == "truth" else {})
     method = read_method(given)
     say(f"{len(tasks[0].target)} scenes, {len(tasks)} models: about {seconds(tasks, method):.0f} s")
-    maps = {task.name: need_saying(maps_of(task, method), task) for task in tasks}
+    for line in dict.fromkeys(need_asked_class(task, method) for task in tasks):
+        if line:
+            say(f"{name}: {line}")
+    left: set[str] = set()
+    maps = {task.name: need_saying(maps_of(task, method, left=left), task) for task in tasks}
+    if left:
+        say(
+            f"{name} left behind: {', '.join(sorted(left))}; each batch had a copy of its own, so "
+            "that no score is moved"
+        )
     blind = {task.name: maps_of(shuffled(task), method) for task in tasks}
     return record(name, maps, tasks, blind)
 
@@ -72,8 +85,8 @@ def read_method(given: str) -> Method:
 
     Raises: FileNotFoundError; ValueError for what is no such name, file or method.
     """
-    if given in METHODS:
-        return METHODS[given]
+    if given in METHODS:  # as the papers here compare with them
+        return partial(METHODS[given], protocol="published") if given in OURS else METHODS[given]
     others = f"or one of {', '.join([*METHODS, *MARKS])}"
     wanted = "(model, images, target) -> maps, or a class of captum's, which is made for each model"
     found = load_callable(given, f"method; give FILE.py:NAME, {others}", wanted)

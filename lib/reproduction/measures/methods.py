@@ -23,6 +23,7 @@ from relevit.attribution import (
     to_heatmap,
 )
 from relevit.attribution.beyond_intuition import express_all
+from relevit.attribution.methods import OURS, check_known
 from relevit.base.device import at_once
 from relevit.data.batch import Batch
 from relevit.evaluate.looking import foreground_iou_pct
@@ -40,6 +41,7 @@ from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol, options
 from reproduction.measures.causal import context_pct
 from reproduction.measures.paired import ORIGINAL
+from reproduction.measures.undisturbed import undisturbed
 
 PART = 500  # images tested at once, whatever their number: what they need fits in memory
 BATCH = 20  # images explained at once (`at_once`)
@@ -76,11 +78,22 @@ def shared_maps(
     """The maps of each method for each image, on the CPU; what they share is computed once.
 
     `methods` are all of METHODS where none are given. `target` has one class an image; None
-    explains the predicted one. `on_part` hears how many images were done.
+    explains the predicted one. `on_part` hears how many images were done. A method that somebody
+    has added meets copies of the model, so that it cannot move the others (`undisturbed`).
     Raises: as `explain_all`.
     """
-    asked = tuple(METHODS if methods is None else methods)
-    rule = partial(explain_all, model, methods=asked, protocol=protocol)
+    asked = check_known(METHODS if methods is None else methods)
+    kept = partial(explain_all, model, methods=[n for n in asked if n in OURS], protocol=protocol)
+    added = {
+        name: undisturbed(model, partial(METHODS[name], protocol=protocol), set())
+        for name in asked
+        if name not in OURS
+    }
+
+    def rule(pixels: Tensor, wanted: Tensor | None) -> Maps:
+        found = kept(pixels, wanted) | {name: of(pixels, wanted) for name, of in added.items()}
+        return {name: found[name] for name in asked}
+
     return explained_by(model, spec, images, rule, target, on_part)
 
 

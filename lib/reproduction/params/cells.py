@@ -36,8 +36,7 @@ BASES: dict[str, type[Checked]] = {"02_finetune": FinetuneChoices}
 FINETUNED, CLASSIFIED = "02_finetune/run", "08_iav/run"
 ALONE = {
     FINETUNED: {"rates", "limit_pts", "rate_images", "shown"},
-    CLASSIFIED: {"models", "model_seeds", "test_images", "blurs", "swaps", "patch_swaps"}
-    | {"images", "reference", "draws", "shown"},
+    CLASSIFIED: {"models", "model_seeds", "images", "reference", "draws", "shown"},
 }
 
 

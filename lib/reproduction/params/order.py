@@ -22,7 +22,7 @@ READS: dict[str, list[str]] = {
     "10_your_own": [],
     "03a_robustness": ["00_start"],
     "04a_cures": ["00_start", "04_cures"],
-    "07a_segmentation": ["00_start", "07_segmentation"],
+    "07a_segmentation": ["00_start"],
     "05a_ablations": ["00_start", "05_ablations"],
     "06a_attribution": ["00_start"],
     "08a_iav": ["00_start", "08_iav"],

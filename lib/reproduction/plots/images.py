@@ -39,6 +39,7 @@ from reproduction.plots.style import (
     REST,
     SIGNED_HEAT,
     SIGNED_TICKS,
+    named,
     write,
 )
 
@@ -205,7 +206,8 @@ def phrase_figure(
     """
     size = tuple(pairs.images.shape[-2:])
     rows = [
-        (name, to_heatmap(both.flatten(0, 1).float(), size, grid)) for name, both in maps.items()
+        (named(name), to_heatmap(both.flatten(0, 1).float(), size, grid))
+        for name, both in maps.items()
     ]
     titles = [fill(phrases[label], 26) for label in pairs.labels.flatten().tolist()]
     own = pairs.masks.flatten(0, 1)[:, None]
@@ -253,7 +255,7 @@ def maps_grid(
     for name, values in maps.items():
         found = values.detach().cpu().nan_to_num()
         heat = to_heatmap(found, size, grid, normalise=not (found < 0).any())
-        rows.append((name.replace("|", " x\n"), heat))
+        rows.append((named(name).replace("|", " x\n"), heat))
     return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
 
 

@@ -37,6 +37,7 @@ from reproduction.plots.style import (
     legend_beside,
     mark_level,
     method_colour,
+    named,
     panels,
     reach,
     subplots,
@@ -54,7 +55,7 @@ TITLES = {  # of numbers of methods
     "negative": "negative: AUC (%)\nhigher is better",
 }
 TESTS = {  # of `judge.compared`
-    "rank_correlation": "worth of parts:\nrank correlation",
+    "truth_pct": "worth of parts:\nshare told (%)",
     "miou_pct": "outline:\nmIoU (%)",
     "erasing_pts": "erasing: least relevant first\nminus most (points)",
 }
@@ -125,13 +126,14 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
     low = next(name for name in ("low_pct", "low") if name in table)
     shown = [name for name in titles if name in set(table[panel])]
     rows, methods = table[table[panel].isin(shown)], table["method"].unique()
+    rows = rows.assign(method=rows["method"].map(named))
     plot = (
         so.Plot(rows, x=value, y="method", color="method")
         .facet(col=panel, order=shown)
         .share(x=False)
         .add(so.Bar(alpha=1, edgewidth=0), legend=False)
         .add(so.Range(color="black"), xmin=low, xmax=low.replace("low", "high"), legend=False)
-        .scale(color={name: method_colour(name) for name in methods})
+        .scale(color={named(name): method_colour(name) for name in methods})
         .label(x="", y="", title=titles.get)
     )
     return drawn(plot, 1.8 + 2.2 * len(shown), 1.2 + 0.2 * len(methods), title, level=0)
@@ -282,6 +284,10 @@ def perturbation_curves(
     `curves` has the column `method` and those of `accuracy_curves`. `chance_pct` is the accuracy
     of a guess, which is dotted.
     """
+    chance, shares = curves["method"] == CHANCE, curves["share_pct"]
+    # From either end an order by chance is one: its line is the mean of both.
+    mean = curves["accuracy_pct"].where(chance).groupby(shares).transform("mean")
+    curves = curves.assign(accuracy_pct=mean.where(chance, curves["accuracy_pct"]))
     figure, axes = family_curves(curves, "share_pct", "accuracy_pct", title, row="direction")
     for line, (direction, order) in zip(axes, ORDERS.items(), strict=True):
         line[0].set_ylabel(f"{direction}:\n{order}\ntop-1 (%)")
@@ -317,7 +323,12 @@ def family_curves(
                 if name not in (*members, CHANCE):
                     axis.plot(of[name][x], of[name][y], color=FAINT, linewidth=0.8, zorder=1)
             for (marker, line), name in zip(cycle(LOOKS), members, strict=False):
-                style = {"marker": marker, "linestyle": line, "markersize": 3.5, "label": name}
+                style = {
+                    "marker": marker,
+                    "linestyle": line,
+                    "markersize": 3.5,
+                    "label": named(name),
+                }
                 axis.plot(of[name][x], of[name][y], color=method_colour(name), **style)
                 if "low" in table:
                     ends = of[name]["low"], of[name]["high"]
@@ -347,7 +358,7 @@ def name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
     taken = [Bbox([dot - radius, dot + radius]) for dot in dots]
     for name in x.index:
         at = {"xytext": (0, 0), "textcoords": "offset points", "fontsize": 8}
-        text = axis.annotate(name, (x[name], y[name]), **at)
+        text = axis.annotate(named(name), (x[name], y[name]), **at)
         for right, up in ((4, 3), (4, -9), (-4, 3), (-4, -9)):
             text.set(ha="left" if right > 0 else "right")
             text.xyann = right, up

@@ -82,6 +82,18 @@ FAMILIES = {
 }
 METHODS = {name: colour for family in FAMILIES.values() for name, colour in family.items()}
 CHANCE = "random"  # the order of methods that know nothing
+NAMES = {  # of methods, where `raw_attention` as "raw attention" is not what one would say
+    "gradcam": "Grad-CAM",
+    "partial_lrp": "partial LRP",
+    "lrp": "LRP",
+    "attn_lrp": "AttnLRP",
+    "gae": "GAE",
+    "ga": "GA",
+    "legrad": "LeGrad",
+    "libra_grad": "LibraGrad",
+    "head_wise": "head-wise",
+    "token_wise": "token-wise",
+}
 PROTOCOLS = {
     "published": ("#27303b", "o"),
     "mended": ("#2b7a99", "s"),
@@ -201,6 +213,11 @@ def alternative_text(figure: Figure) -> str:
             [f"{name}: {'; '.join(words)}." if name else f"{'. '.join(words)}."] if words else []
         )
     return " ".join(said) or "A picture without text."
+
+
+def named(method: str) -> str:
+    """An attribution method as one says it; what is in brackets or unknown without underscores."""
+    return NAMES.get(method, method.replace("_", " "))
 
 
 def method_colour(name: str) -> str:

@@ -174,14 +174,21 @@ def classes_a(table: pd.DataFrame, arm: str) -> dict[str, list[int]]:
     return {f"seed{row.seed}": read(row.run)["classes_a"] for row in own.itertuples()}
 
 
+def looking(figures: pd.DataFrame) -> pd.DataFrame:
+    """Where the preset's own models look, means over seeds.
+
+    Index: original, with and without the relevance terms; columns: figures of `runs.Row`.
+    """
+    means = figure_means(figures).loc[OWN]
+    return pd.DataFrame({name: means.loc[key] for name, key in MODELS.items()}).T
+
+
 def leaning(figures: pd.DataFrame) -> pd.DataFrame:
     """How much each of MODELS leans on its context, mean over seeds, with LEANING's columns.
 
     `figures` as from `study` with TWINS. Of photographs only what is known of them.
     """
-    means = figure_means(figures).loc[OWN]
-    found = pd.DataFrame({name: means.loc[key] for name, key in MODELS.items()}).T
-    return found.filter(list(LEANING)).rename(columns=LEANING)
+    return looking(figures).filter(list(LEANING)).rename(columns=LEANING)
 
 
 def score(table: pd.DataFrame, by: Sequence[str]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -309,6 +309,8 @@ def with_shares(found: pd.DataFrame) -> pd.DataFrame:
             (line[f"{name}_high_pts"] - line[f"{name}_low_pts"]) ** 2 / 4
             for line, name in ((row, "adds"), (whole, "adds"), (row, "exact_leads"))
         )
+        if most**2 <= b:
+            continue  # where it is not sure that exact masks add, a share has no ends
         both = part * most - (a + b - c) / 2
         ends = np.roots([most**2 - b, -2 * both, part**2 - a])
         shares = [100 * part / most, *sorted(100 * np.real(ends))]

@@ -134,6 +134,6 @@ def space():
 
 def tables():
     """All tables of 08_iav and 08a_iav that claims read, by `stage/stem`."""
-    lesson = {f"08_iav/{of.__name__}": of() for of in (models, shift, scores, slopes, entropy)}
+    lesson = {f"08a_iav/{of.__name__}": of() for of in (models, shift, scores, slopes, entropy)}
     figures = {f"08a_iav/{of.__name__}": of() for of in (epochs, drift, masking, space)}
     return {**lesson, **figures, "08a_iav/heads": numbers()}

@@ -31,7 +31,7 @@ RUNS, ABLATIONS, SPLIT = (
 )
 CHANGES = "03_robustness/changes"
 OUTLINES, AREAS = "07a_segmentation/methods_segmentation", "07a_segmentation/methods_perturbation"
-TUNED = "07_segmentation/finetuned_"
+TUNED = "07a_segmentation/finetuned_"
 SEVEN = ("ViT-B", "ViT-L", "AR-S", "AR-B", "AR-L", "DeiT-S", "DeiT-B")
 FIVE = ("ViT-B", "AR-S", "AR-B", "DeiT-S", "DeiT-B")  # on which the baselines were run
 TWO = ("ViT-B", "DeiT-B")
@@ -193,11 +193,11 @@ def combinations():
 
 def dual():
     rows = published_perturbation().query("table == 'T3'")
-    rows = rows.assign(model="clip-b32", classes="unseen")
+    rows = rows.assign(model="clip-b32")
     areas = rows.assign(low_pct=rows["auc_pct"], high_pct=rows["auc_pct"])
-    shot = frame([["clip-b32", 0, "unseen", 60.0, 60.0, 60.0, 0.1]],
-                 "model seed classes accuracy_pct low_pct high_pct chance_pct")  # fmt: skip
-    return {"09a_text/clip_perturbation": areas, "09_text/clip_zero_shot": shot}
+    shot = frame([["clip-b32", 60.0, 60.0, 60.0, 0.1]],
+                 "model accuracy_pct low_pct high_pct chance_pct")  # fmt: skip
+    return {"09a_text/clip_perturbation": areas, "09a_text/clip_zero_shot": shot}
 
 
 def neighbours():
@@ -211,7 +211,7 @@ def answers():
     """Sec. V.A, in the text: 98 % and about 97 %."""
     top = {DINO: 98.0, BEIT: 97.0, IN21K: 97.0, DEIT: 97.0}
     rows = [[model, 30, value] for model, value in top.items()]
-    return {"08_iav/models": exact(frame(rows, "model epoch validation_top1_pct"))}
+    return {"08a_iav/models": exact(frame(rows, "model epoch validation_top1_pct"))}
 
 
 def drift():

@@ -29,10 +29,10 @@ def test_the_page_has_sentence_criterion_number_and_source_of_each_claim():
 def test_findings_say_whether_the_gain_may_be_chance(low, told):
     row = {"world": "own", "arm": "ours", "classes": "all", "with_pts": 5.0, "without_pts": -1.0}
     added = pd.DataFrame([row | {"adds_pts": 6.0, "adds_low_pts": low, "adds_high_pts": 9.0}])
-    runs = {"on_object_pct": (40.0, 60.0), "iou_pct": (30.0, 50.0)}
-    found = claims.findings(CHANGES, added.assign(seeds=3), runs, VERDICTS)
+    looks = pd.DataFrame({"on_object_pct": {"original": 40.0, "with": 60.0, "without": 41.0}})
+    found = claims.findings(CHANGES, added.assign(seeds=3), looks, VERDICTS)
     assert told in found and "**+6.0 points**" in found and "**60 %**" in found
-    assert "run 03_robustness" in claims.findings(CHANGES, None, runs, VERDICTS)
+    assert "run 03_robustness" in claims.findings(CHANGES, None, looks, VERDICTS)
 
 
 def test_tables_are_read_by_stage_or_stem(tmp_path):

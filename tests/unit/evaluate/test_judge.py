@@ -20,6 +20,7 @@ from reproduction.measures.judge import (
     compared,
     maps_of,
     marks,
+    need_asked_class,
     need_saying,
     open_tasks,
     scores,
@@ -36,7 +37,24 @@ ODD = {
     "nan": "return images[:, 0] * float('nan')",
     "chance": "return torch.rand_like(images)",
     "none": "return None",
-    "changing": "model.head.bias.data += 1; return images",
+}
+GAE = "return METHODS['gae'](model, images, {})"
+LEFT = {  # what is left behind, and by what
+    "weights": "model.head.bias.data += 1",
+    "hooks": "model.blocks[0].register_forward_hook(lambda *of: None)",
+    "train or eval mode": "model.train()",
+    "frozen weights": "model.requires_grad_(False)",
+    "another forward": "model.blocks[0].forward = model.blocks[0].forward",
+    "other parts": "model.norm = torch.nn.Dropout(0).eval()",
+    "the random state": "torch.rand(1)",
+    "the random state, numpy's": "np.random.rand()",
+    "the gradient switch": "torch.set_grad_enabled(False)",
+}
+CLASSES = {  # whose class a method's map is of, and what is said; none: it is refused
+    "target": "",
+    "None": "its maps are of the answer, whatever class it is asked for",
+    "(target + 1) % 40": None,
+    "0": None,
 }
 
 
@@ -184,7 +202,6 @@ def test_a_class_of_captums_and_maps_of_pixels_are_judged(mine, task):
         ("short", r"maps are \[6, 112\] for 6 images of tiny-mae; needed is a value for each p"),
         ("nan", "all 6 maps of tiny-mae are the same everywhere, or have NaN"),
         ("none", "maps are a NoneType for 6 images"),
-        ("changing", "tiny-mae has other weights after the method than before"),
     ],
 )
 @pytest.mark.wrong_types
@@ -192,6 +209,45 @@ def test_bad_maps_are_a_sentence(mine, name, said):
     (own,) = open_tasks(3, ("tiny-mae",))
     with pytest.raises(ValueError, match=f"^judge: {said}"):
         need_saying(maps_of(own, read_method(f"{mine}:{name}")), own)
+
+
+def written(path, body):
+    path.write_text(
+        "import numpy as np, torch\nfrom relevit import METHODS\n"
+        f"def explain(model, images, target):\n    {body}\n"
+    )
+    return f"{path}:explain"
+
+
+@pytest.mark.parametrize("what", LEFT)
+def test_a_method_cannot_move_anything_and_is_told_what_it_left(tmp_path, task, what):
+    plain = maps_of(task, METHODS["gae"])
+    before, random = task.weights(), torch.get_rng_state()
+    maps, left = GAE.format("target").replace("return ", "found = "), set()
+    method = read_method(written(tmp_path / "m.py", f"{maps}; {LEFT[what]}; return found"))
+    assert torch.equal(maps_of(task, method, left=left), plain)
+    assert left == {what.partition(",")[0]}
+    assert torch.equal(maps_of(task, METHODS["gae"]), plain) and task.weights() == before
+    assert torch.equal(torch.get_rng_state(), random) and torch.is_grad_enabled()
+    assert not any(part._forward_hooks or part.training for part in task.model.modules())
+
+
+@pytest.mark.parametrize("of", CLASSES)
+def test_maps_of_another_class_are_found_out(tmp_path, task, of):
+    method = read_method(written(tmp_path / "m.py", GAE.format(of)))
+    if CLASSES[of] is None:
+        with pytest.raises(ValueError, match="tiny-mae: the maps are of another class than the on"):
+            need_asked_class(task, method)
+    else:
+        assert need_asked_class(task, method) == CLASSES[of]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_our_methods_leave_nothing_and_explain_what_is_asked(task, name):
+    left = set()
+    maps_of(task, read_method(name), 2, left)
+    said = need_asked_class(task, read_method(name))
+    assert not left and bool(said) == (name in ("raw_attention", "rollout"))
 
 
 def test_single_maps_that_say_nothing_are_counted(tasks):

@@ -151,11 +151,3 @@ def test_interval_is_over_images_whose_two_maps_go_together():
     means = own.double().mean(dim=1)
     assert share == pytest.approx(100 * means.mean().item())
     assert high - low == pytest.approx(2 * 198.01 * (means.var() / 120).sqrt().item(), rel=1e-4)
-    counted = torch.tensor([[1, 0], [1, 1], [0, 0], [1, 0], [0, 1], [1, 0]] * 20).bool()
-    share, low, high = own_share_pct(own, counted)
-    assert share == pytest.approx(100 * 4 / 6) and low < share < high
-    gaps = torch.tensor([1 / 3, -4 / 3, 1 / 3, 1 / 3, 1 / 3] * 20).double()
-    error = 100 * (gaps.square().sum() * 100 / 99).sqrt().item() / 120
-    assert high - low == pytest.approx(2 * 1.984217 * error)
-    with pytest.raises(ValueError, match="no map is counted; draw more pairs"):
-        own_share_pct(own, torch.zeros_like(own))

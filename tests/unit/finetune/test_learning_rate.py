@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pandas as pd
 import pytest
 
-from relevit.finetune.learning_rate import (
-    choose_learning_rate,
-    class_loss_column,
-    highest_passing,
-    judge,
-)
+from relevit.finetune.learning_rate import class_loss_column, highest_passing, judge, taken_rate
 from relevit.finetune.settings import BASELINES
 from reproduction.params.cells import FINETUNED, params_of
 from reproduction.runs.run import arm_params, rate_factor
@@ -34,12 +31,14 @@ def tried(drops, rising=()):
 )
 def test_highest_rate_that_does_no_harm(drops, rising, chosen):
     assert highest_passing(tried(drops, rising), limit_pts=2.0) == chosen
-    if chosen:
-        assert choose_learning_rate(tried(drops, rising), limit_pts=2.0) == chosen
-        return
-    text = r"choose_learning_rate: none of \[.*\] keeps validation top-1 within 2.0 points.*lower"
-    with pytest.raises(ValueError, match=text):
-        choose_learning_rate(tried(drops, rising), limit_pts=2.0)
+    assert taken_rate(tried(drops, rising), limit_pts=2.0) == (chosen or min(drops))
+
+
+def test_a_rate_that_everywhere_diverges_is_none():
+    drops = {1e-6: math.inf, 1e-5: math.inf}
+    with pytest.raises(ValueError, match=r"infinite at each of \[1e-06, 1e-05\]; give a lower"):
+        taken_rate(tried(drops, ()), limit_pts=2.0)
+    assert taken_rate(tried(drops | {1e-7: 9.0}, ()), limit_pts=2.0) == 1e-7
 
 
 def history(*epochs, spread=0.01):

@@ -75,7 +75,7 @@ def test_every_run_has_a_twin_that_lacks_the_relevance_terms_alone():
         assert (ours.lr, ours.seed) == (1.0e-4, 1)
     assert runs["labels", True].params.weight_classification == 0.5
     # The maps of the same two are tested.
-    tested = asked(params_of("07_segmentation"), OWN, seeds=[1])
+    tested = asked(params_of("07a_segmentation"), OWN, seeds=[1])
     assert [run.name for run in tested["run"]] == [runs[OURS, on].name for on in (True, False)]
 
 

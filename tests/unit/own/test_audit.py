@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import torch
 from PIL import Image
-from timm.data import ImageNetInfo
 from torch import nn
 
 from relevit.data.batch import Batch
@@ -19,7 +18,7 @@ from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
 from relevit_own import audit as own_audit
 from relevit_own import images as own_images
-from relevit_own.audit import Audit, audit_folder, head_places, sentence
+from relevit_own.audit import Audit, audit_folder, sentence
 from relevit_own.choices import OwnChoices
 from relevit_own.table import read_table
 from unit.evaluate.test_lean import SIDE, Reader, scenes
@@ -224,19 +223,6 @@ def test_of_many_classes_some_are_drawn_with_several_images_each(data):
     assert sorted(np.bincount(part.labels)) in ([0, 4, 4], [4, 4])
     every = own_images.sample_evenly(read_table(data), 30, 0)
     assert np.bincount(every.labels).tolist() == [10, 10, 10]
-
-
-def test_classes_are_found_in_the_head():
-    assert head_places(["Cat", "ant"], ["ant", "bat", "cat, house cat"]) == [2, 0]
-    assert head_places(["x", "y"], ["class 0", "class 1"]) == [0, 1]
-    synsets = ImageNetInfo("imagenet-1k").label_names()
-    assert head_places([synsets[5], synsets[3]], [f"class {i}" for i in range(1000)]) == [5, 3]
-    # A whole name comes before a part of another's, and what may be several is refused.
-    assert head_places(["cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"]) == [1]
-    with pytest.raises(ValueError, match="'crane' of the images may be 0 'crane' and 1 'crane' of"):
-        head_places(["crane"], ["crane", "crane", "ant"])
-    with pytest.raises(ValueError, match="'dog' of the images are none of the 3 that the model"):
-        head_places(["dog", "ant"], NAMES)
 
 
 @pytest.mark.parametrize(

@@ -370,3 +370,23 @@ def test_missing_paths_are_named(tmp_path):
         read_table(tmp_path / "nowhere")
     with pytest.raises(FileNotFoundError, match=r"the folder of masks .*nowhere is missing"):
         read_table(write_plain(tmp_path), tmp_path / "nowhere")
+
+
+def test_the_ten_lines_of_the_page_make_a_table(tmp_path, monkeypatch):
+    """Of 12 bits and label maps beside their images."""
+    page = (Path(__file__).parents[3] / "docs" / "your_own.md").read_text()
+    code = page.split("become the table:\n\n```python\n")[1].split("```")[0]
+    assert len(code.split("rows = []")[1].splitlines()) <= 10
+    for number in range(4):
+        image = tmp_path / "scans" / NAMES[number % 2] / f"p{number // 2}-{number}.tif"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full(SIZE[::-1], 1000 * number, np.uint16)).save(image)
+        values = np.where(mask_of(number), 1, 2).astype(np.uint8)
+        Image.fromarray(values).save(image.with_name(f"{image.stem}_mask.png"))
+    monkeypatch.chdir(tmp_path)
+    exec(code, {})
+    table = read_table("scans.csv")
+    assert table.classes == ("ant", "bee") and table.has_masks
+    assert np.array_equal(table.mask(0), mask_of(0))
+    with table.picture(3) as shown:
+        assert shown.getpixel((0, 0)) == (255 * 3000 // 4095,) * 3

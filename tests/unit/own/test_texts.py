@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
+from reproduction.language.towers import quick_towers
 from transformers import CLIPImageProcessor, CLIPModel
 
 from relevit.text.clip.dual import CLIP_METHODS
 from relevit_own.cli import main
 from relevit_own.texts import open_clip, prompts
-from reproduction.language.towers import quick_towers
 
 from ..text.clip.replica import hf_clip
 

@@ -76,7 +76,7 @@ def test_scores_have_their_panels(names, more, title):
     rows = ("gae", 50.0, 40.0, 60.0, name), ("(random)", 5.0, 4.0, 6.0, name)
     (axis,) = shared.score_bars(table(f"method {names}", *rows), "t", more).axes
     assert axis.get_title() == title and ends(axis) == [[40, 60], [4, 6]]
-    assert [label.get_text() for label in axis.get_yticklabels()] == ["gae", "(random)"]
+    assert [label.get_text() for label in axis.get_yticklabels()] == ["GAE", "(random)"]
     assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [METHODS["gae"], FAINT]
 
 

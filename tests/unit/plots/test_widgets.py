@@ -12,7 +12,6 @@ from reproduction.plots.widgets import (
     erasing_explorer,
     habitat_explorer,
     head_explorer,
-    method_explorer,
     step_explorer,
 )
 from reproduction.plots.widgets import explorer as shared
@@ -63,7 +62,6 @@ def make(network, spec, bench, batch, maps, views):
         "erasing": lambda **how: erasing_explorer(network, spec, batch, maps, bench.classes, **how),
         "steps": lambda: step_explorer(network, spec, pictures("finetune", 3), QUIET),
         "heads": lambda: head_explorer(batch.images, views, TITLES),
-        "methods": lambda: method_explorer(network, spec, batch.images, maps, TITLES),
     }
 
 
@@ -84,7 +82,6 @@ CHANGES = {
     ("heads", "head"): (3, "layer 4, head 3"),
     ("heads", "image"): (2, "image 2: dog &amp; &lt;ox&gt;"),
     ("heads", "view"): ("wide: mask", "wide, image 1: cat, mask: layer 2, head 1"),
-    ("methods", "view"): ("gae", "gae: layer 2, head 1, cosine"),
 }
 
 
@@ -188,8 +185,3 @@ def test_a_step_is_that_by_hand(network, spec):
     pair = [losses.terms["background"] for losses in (before, after)]
     assert f"background {pair[0]:.4f} → {pair[1]:.4f} (" in text
     assert f"class term {before.classification:.4f} → {after.classification:.4f} (" in text
-
-
-def test_a_map_that_is_published_as_nan_is_shown_as_empty(network, spec, batch):
-    flat = {"flat": torch.full((3, 4), float("nan"))}
-    assert "cosine 0.00" in shown(method_explorer(network, spec, batch.images, flat))[1]

@@ -7,7 +7,7 @@ import torch
 
 from relevit.evaluate.intervals import mean_interval
 from relevit.text.token_maps import RANDOM
-from reproduction.language.ranking import BASELINES, VARIANTS, leads, over_random, score_table
+from reproduction.language.ranking import BASELINES, VARIANTS, leads, score_table
 
 
 def by_hand(**scores) -> pd.DataFrame:
@@ -45,19 +45,6 @@ def test_lead_is_over_the_best_baseline_and_above_zero_is_better():
     assert (gains["positive", "head_wise"], gains["positive", "token_wise"]) == (3, -25)
     assert (gains["F1", "head_wise"], gains["F1", "token_wise"]) == (-23, 5)
     assert set(table.index.unique("method")) == set(VARIANTS)
-
-
-def test_what_a_random_order_leaves_is_compared_text_by_text():
-    """Over two corpora; a text that loses its answer at once has area 0, one that keeps it 100."""
-    keeps = {"token_wise": (0, 0, 1), RANDOM: (1, 1, 1)}
-    rows = [
-        {"corpus": corpus, "method": name, "index": i, "direction": "positive", "share_pct": share,
-         "hit": bool(hits[i])}
-        for corpus in ("a", "b") for name, hits in keeps.items() for i in range(3)
-        for share in (0.0, 50.0, 100.0)
-    ]  # fmt: skip
-    gain, low, high = over_random(pd.DataFrame(rows), "token_wise")
-    assert gain == pytest.approx(200 / 3) and low < gain < high
 
 
 def test_gains_are_paired():

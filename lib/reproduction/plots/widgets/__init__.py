@@ -7,5 +7,5 @@ the `value` of a `control`, read `picture` and `state`.
 from reproduction.plots.widgets.erasing import erasing_explorer
 from reproduction.plots.widgets.explorer import Explorer
 from reproduction.plots.widgets.habitats import habitat_explorer
-from reproduction.plots.widgets.heads import head_explorer, method_explorer
+from reproduction.plots.widgets.heads import head_explorer
 from reproduction.plots.widgets.steps import step_explorer

@@ -1,8 +1,7 @@
 """Layers and heads: what a head looks at, and how far that is what decided.
 
-A picture shows a head, the map beside it and how far they agree. With the maps of many methods, it
-is a method that is chosen and held against a head. Images, layers and heads are counted from 1 in
-all that is shown or chosen, as in the paper.
+A picture shows a head, the map beside it and how far they agree. Images, layers and heads are
+counted from 1 in all that is shown or chosen, as in the paper.
 """
 
 from __future__ import annotations
@@ -16,11 +15,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
-from torch import Tensor, nn
+from torch import Tensor
 
-from relevit.attribution import patch_grid, to_heatmap
-from relevit.iav.scores import class_attention
-from relevit.models.spec import ModelSpec
+from relevit.attribution import to_heatmap
 from reproduction.heads.measure import Explanation
 from reproduction.plots.style import INK
 from reproduction.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
@@ -29,41 +26,19 @@ SCALE = "cividis"  # of the scores; the heatmaps are in inferno on grey
 Images = UInt8[Tensor, "images 3 size size"]
 
 
-def method_explorer(
-    model: nn.Module,
-    spec: ModelSpec,
-    images: Images,
-    maps: Mapping[str, Float[Tensor, "images patches"]],
-    titles: Sequence[str] | None = None,
-) -> Explorer:
-    """A widget to choose an image, a method, a layer and a head, and to see the two maps.
-
-    `maps` are those of each method, as `measures.shared_maps` gives them; a map that is NaN, as
-    some methods publish it, is shown as empty. The number is the cosine of the head's attention
-    with what is above 0 in the map. Runs the model once.
-    """
-    device = next(model.parameters()).device
-    pixels = spec.normalise(images.to(device))
-    attention = class_attention(model, pixels).float().cpu()
-    whole = {name: values.float().nan_to_num().cpu() for name, values in maps.items()}
-    view = Explanation(attention, whole, patch_grid(model, pixels))
-    return head_explorer(images, {spec.name: view}, titles, score="cosine")
-
-
 def head_explorer(
     images: Images,
     views: Mapping[str, Explanation],
     titles: Sequence[str] | None = None,
     *,
-    score: str = "IA-score",
     layer: int | None = None,
     head: int = 1,
 ) -> Explorer:
     """A widget to choose a model's map, an image, a layer and a head, and to see what they share.
 
-    `views` has one entry a model; `titles` names the images, for example by their class; `score`
-    says what the views' scores are. It begins at a `layer`, by default the last, which is nearest
-    to the answer, and a `head`. Of a model with fewer layers or heads the last one is shown.
+    `views` has one entry a model; `titles` names the images, for example by their class. It begins
+    at a `layer`, by default the last, which is nearest to the answer, and a `head`. Of a model with
+    fewer layers or heads the last one is shown.
     """
     seen = {
         f"{model}: {name}" if len(views) > 1 else name: (model, name)
@@ -85,7 +60,7 @@ def head_explorer(
         show_image(axes[0], pixels, title)
         show_image(axes[1], pixels, name, heat=heats[0])
         show_image(axes[2], pixels, f"attention, {place}", heat=heats[1])
-        said = f"{score} {float(scores[layer - 1, head - 1]):.2f}"
+        said = f"IA-score {float(scores[layer - 1, head - 1]):.2f}"
         _show_scores(axes[3], scores, layer, head, said)
         within = f"{float(scores[layer - 1].min()):.2f} to {float(scores[layer - 1].max()):.2f}"
         return figure, f"{model}, {title}, {name}: {place}, {said} (this layer: {within})"

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from relevit.text.clip.from_transformers import CONVERT, clip_folder, load_clip
-from reproduction.language.towers import quick_towers
+from relevit.text.tokens import word_tokenizer, words_of
 
 from .replica import hf_clip
 
@@ -19,7 +19,7 @@ PHRASES = ["a black ant", "a green beetle"]
 def made(tmp_path_factory):
     """A folder as the hub has it, with the words of captions."""
     path = tmp_path_factory.mktemp("hub") / "clip-b32"
-    tokenizer = quick_towers().tokenizer
+    tokenizer = word_tokenizer(words_of(PHRASES))
     words = tokenizer.get_vocab_size()
     hf_clip(words=words, end=tokenizer.token_to_id("[SEP]")).save_pretrained(path)
     tokenizer.save(str(path / "tokenizer.json"))

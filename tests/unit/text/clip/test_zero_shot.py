@@ -1,67 +1,55 @@
-"""Zero-shot answers against chance, the perturbation test on prompts, and words of captions."""
+"""Zero-shot answers against chance, and the perturbation test on prompts."""
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 import torch
 
 from relevit.data.batch import Batch
 from relevit.text.clip.dual import CLIP_METHODS
-from reproduction.language.words import word_table
-from reproduction.language.zero_shot import erased_group, zero_shot_perturbation, zero_shot_rows
+from reproduction.language.encoders import Encoder
+from reproduction.language.zero_shot import right_answers, zero_shot_perturbation, zero_shot_table
 
-from ..builders import spelled
-
-
-@pytest.mark.parametrize("whole", [False, True])
-def test_answers_are_sought_in_a_group_and_counted_by_class(cfg, encoder, whole):
-    """Class 0 is always right, class 1 never; there are three times as many images of 0."""
-    groups = {"all": range(4)} if whole else {"seen": [0, 1], "unseen": [2, 3]}
-    encoder = replace(encoder, groups=groups)
-    texts = encoder.texts()
-    table = zero_shot_rows(
-        cfg, encoder, texts[[0, 0, 0, 0, 2, 3]], torch.tensor([0, 0, 0, 1, 2, 3])
-    )
-    right = [500 / 6] if whole else [50, 100]  # without every class over images
-    assert table["accuracy_pct"].tolist() == pytest.approx(right)
-    assert table["chance_pct"].tolist() == [100 / len(part) for part in groups.values()]
-    assert table["images"].tolist() == ([6] if whole else [4, 2]) and (table["seed"] == 1).all()
-    if not whole:
-        assert table.loc[0, ["low_pct", "high_pct"]].tolist() == [0.0, 100.0]
+from .replica import TEXTS
 
 
-def test_unseen_classes_are_erased_only_where_they_are_known():
-    def table(low):
-        rows = [(0, "seen", 90.0, 5.0), (0, "unseen", low, 5.0)]
-        return pd.DataFrame(rows, columns=["seed", "classes", "low_pct", "chance_pct"])
+class Small(Encoder):
+    """Its prompts stand for the replica's tokens."""
 
-    assert erased_group(table(5.0), 0) == "seen"
-    assert erased_group(table(5.1), 0) == "unseen"
-    assert erased_group(table(5.1).replace("seen", "all"), 0) == "all"
+    def texts(self):
+        return self.dual.embed_texts(TEXTS)
 
 
 @pytest.fixture(scope="module")
-def batch(single, single_side):
+def encoder(single):
+    return Small(single, None, ("one", "two", "three"))
+
+
+def test_answers_are_sought_among_the_prompts_and_unknown_classes_left_out(encoder, batch):
+    known = replace(batch, labels=torch.where(batch.labels == batch.labels[1], -1, batch.labels))
+    right = right_answers(encoder, [known])
+    assert len(right) == int((known.labels >= 0).sum())
+    (row,) = zero_shot_table(encoder, torch.tensor([True, True, True, False])).itertuples()
+    assert (row.images, row.accuracy_pct, row.chance_pct) == (4, 75, pytest.approx(100 / 3))
+    assert row.low_pct < 75 < row.high_pct
+
+
+@pytest.fixture(scope="module")
+def batch(encoder):
     """Images whose right class is the predicted one for half of them."""
     pixels = torch.randint(0, 256, (4, 3, 28, 28), generator=torch.Generator().manual_seed(2))
     pixels = pixels.to(torch.uint8)
-    found = single_side(single.spec.normalise(pixels)).argmax(dim=1)
+    found = encoder.classifier()(encoder.dual.spec.normalise(pixels)).argmax(dim=1)
     labels = (found + torch.tensor([0, 1, 0, 1])) % 3
     masks = torch.ones(4, 1, 28, 28, dtype=torch.bool)
     return Batch(pixels, masks, labels, torch.full((4,), -1))
 
 
-def erase(cfg, dual, side, batch, protocol="published"):
-    cfg = cfg.model_copy(update={"protocol": protocol})
-    return zero_shot_perturbation(cfg, side, dual.spec, "seen", batch)
-
-
-def test_perturbation_of_both_targets(cfg, single, single_side, batch):
-    rows, areas = erase(cfg, single, single_side, batch)
+def test_perturbation_of_both_targets(encoder, batch):
+    rows, areas = zero_shot_perturbation(encoder, batch)
     assert areas.groupby(["method", "target", "direction"]).size().tolist() == [1] * 28
     # As the claims read it.
-    assert set(areas["target"]) == {"predicted", "target"} and (areas["classes"] == "seen").all()
+    assert set(areas["target"]) == {"predicted", "target"}
     assert tuple(areas["method"].unique()) == CLIP_METHODS
     # On images that are answered rightly both targets are the same map.
     first = rows[(rows["index"] == 0) & (rows["method"] == "gae")]
@@ -71,16 +59,14 @@ def test_perturbation_of_both_targets(cfg, single, single_side, batch):
     assert wrong.groupby("target")["logit"].first().nunique() == 2
 
 
-def test_the_end_of_the_curve_is_measured_as_published_and_left_out_as_described(
-    cfg, single, single_side, batch
-):
+def test_the_end_of_the_curve_is_measured_as_published_and_left_out_as_described(encoder, batch):
     """On the mean colour alone one class is answered, and that one is right for some labels."""
-    answers = single_side(torch.zeros(1, 3, 28, 28))
+    answers = encoder.classifier()(torch.zeros(1, 3, 28, 28))
     answer = answers.argmax().item()
     labels = torch.tensor([answer, answer, (answer + 1) % 3, (answer + 2) % 3])
     labelled = replace(batch, labels=labels)
     for protocol, last in (("published", 100), ("described", 90)):
-        rows, areas = erase(cfg, single, single_side, labelled, protocol)
+        rows, areas = zero_shot_perturbation(encoder, labelled, protocol=protocol)
         rows = rows[(rows["target"] == "predicted") & (rows["method"] == "rollout")]
         own = areas[(areas["target"] == "predicted") & (areas["method"] == "rollout")]
         own = own.set_index("direction")["auc_pct"]
@@ -95,18 +81,3 @@ def test_the_end_of_the_curve_is_measured_as_published_and_left_out_as_described
             else:
                 by_hand = curve.drop(0).mean()  # "averaged over the masked inputs" (E6)
             assert own[direction] == pytest.approx(by_hand)
-
-
-def test_words_of_a_caption_by_kind():
-    first = spelled("a red lobster on grit", "a", "red", "lob", "ster", "on", "grit")
-    second = spelled("a red cat", "a", "red", "cat")
-    maps = [
-        torch.tensor([0, 0, 1, 3, 4, 0, 2, 0.0]),
-        torch.tensor([0, 1, 3, -5, 0.0]),
-        torch.zeros(5),  # nothing positive: left out
-    ]
-    table = word_table([first, second, second], maps).set_index("kind")
-    assert table["tokens"].to_dict() == {"class": 3, "colour": 2, "background": 0, "other": 4}
-    shares = {"class": 35, "colour": 42.5, "background": 0, "other": 22.5}
-    assert table["share_pct"].to_dict() == pytest.approx(shares)
-    assert table["highest_pct"].tolist() == [50, 50, 0, 0]

@@ -1,0 +1,151 @@
+"""The last sentences of lessons follow from the numbers above them, whichever way these lie."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from relevit import iav
+from relevit.evaluate.intervals import mean_interval
+from reproduction import plots
+from reproduction.lessons.last import STORED, closing, side, stored
+
+FOLDER = Path(__file__).parents[2] / "notebooks"
+COUNT = 40  # images, scenes, texts
+TURNS = {"above": 8.0, "between": 0.0, "below": -8.0}
+TOLD = {
+    "06_attribution": {
+        "above": "GAE: 58 % (54 to 62). It follows the question.",
+        "between": "GAE: 50 % (46 to 54). A coin may do as well.",
+        "below": "GAE: 42 % (38 to 46). It points at the other animal.",
+    },
+    "07_segmentation": {
+        "above": "GAE is truer.",
+        "between": "So few scenes do not tell them apart.",
+        "below": "Raw attention is truer, though it knows no class.",
+    },
+    "08_iav": {
+        "above": "they do choose what the decision hangs on.",
+        "between": "no choice can be told.",
+        "below": "they look away from what the decision hangs on.",
+    },
+    "09_text": {
+        "above": "The model needs the words that token-wise marks.",
+        "between": "So few texts do not tell whether it needs these words.",
+        "below": "It needs them less than others: token-wise marks the wrong words.",
+    },
+    "10_your_own": {
+        "above": "a: relevance adds +8.0 points (+4.0 to +12.0): relevance helps this model",
+        "between": "so few images do not tell.",
+        "below": "relevance harms this model on these images.",
+    },
+    "99_report": {
+        "above": "Relevance adds to what the same training does without it.",
+        "between": "So few seeds do not tell whether relevance adds anything.",
+        "below": "Relevance takes from what the same training does without it.",
+    },
+}
+
+
+def pointing(lead: float) -> dict:
+    rows = pd.DataFrame({"method": ["raw_attention", "gae", "token_wise"], "own_object_pct": 50.0})
+    rows.loc[rows["method"] == "gae", "own_object_pct"] += lead
+    ends = {"low_pct": rows["own_object_pct"] - 4, "high_pct": rows["own_object_pct"] + 4}
+    return {"two_objects": rows.assign(**ends), "duo": True}
+
+
+def truth(lead: float) -> dict:
+    methods = ["raw_attention", "gae"]
+    level = np.random.default_rng(0).normal(60, 4, COUNT)
+    wiggle = np.tile([1.0, -1.0], COUNT // 2)
+    true = pd.DataFrame({"raw_attention": level, "gae": level + lead + wiggle, "(flat)": 50.0})
+    scores = [("truth_pct", true[name].mean(), name) for name in methods]
+    scores += [(score, 1.0, name) for score in ("miou_pct", "erasing_pts") for name in methods]
+    three = pd.DataFrame(scores, columns=["score", "value", "method"])
+    return {"drawn": True, "METHODS": methods, "true": true, "three": three}
+
+
+def agreement(lead: float) -> dict:
+    """Heads that look where the map is bright, anywhere, or where it is dark."""
+    random = torch.Generator().manual_seed(0)
+    bright, other = (torch.rand(COUNT, 64, generator=random) for _ in range(2))
+    rows = {8.0: bright, 0.0: other, -8.0: 1 - bright}[lead][:, None, None]
+    heads = SimpleNamespace(
+        attention=rows, maps={"smoothgrad": bright}, scores=lambda name: iav.ia_scores(rows, bright)
+    )
+    return {"found": {"run": heads}}
+
+
+def erasing(lead: float) -> dict:
+    wiggle = np.tile([1.0, -1.0], COUNT // 2)
+    hits = pd.DataFrame({"random": 80.0, "token_wise": 80 - lead + wiggle})
+    lost = hits["random"] - hits["token_wise"]
+    low, high = mean_interval(torch.tensor(lost.to_numpy()))
+    return {"hits": hits, "lost": lost, "low": low, "high": high}
+
+
+def own(lead: float) -> dict:
+    row = {"dataset": "a", "change": "with relevance - without", "change_pts": lead}
+    row |= {"low_pts": lead - 4, "high_pts": lead + 4}
+    models = pd.DataFrame({"model": ["original", "without", "with relevance"]})
+    held = SimpleNamespace(HELD_OUT="held_out")
+    changes = pd.DataFrame([row, row | {"dataset": "held_out", "change_pts": 0.0}])
+    return {"answers": models, "audits": {}, "changes": changes, "images": held}
+
+
+def report(lead: float) -> dict:
+    row = {"world": "own", "arm": "ours", "classes": "all", "adds_pts": lead, "seeds": 3}
+    row |= {"adds_low_pts": lead - 4, "adds_high_pts": lead + 4}
+    verdicts = ["holds"] * 5 + ["contradicted"] * int(5 - lead) + ["undecided"]
+    return {"added": pd.DataFrame([row]), "verdict_table": pd.DataFrame({"verdict": verdicts})}
+
+
+MADE = {
+    "06_attribution": pointing,
+    "07_segmentation": truth,
+    "08_iav": agreement,
+    "09_text": erasing,
+    "10_your_own": own,
+    "99_report": report,
+}
+NAMES = {
+    "cfg": SimpleNamespace(preset=STORED),
+    "closing": closing,
+    "side": side,
+    "mean_interval": mean_interval,
+    "plots": plots,
+    "torch": torch,
+    "iav": iav,
+}
+
+
+def last_cell(name: str) -> nbformat.NotebookNode:
+    cells = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4).cells
+    (cell,) = (cell for cell in cells if "lesson" in cell.metadata.get("tags", []))
+    return cell
+
+
+@pytest.mark.parametrize("turn", TURNS)
+@pytest.mark.parametrize("name", TOLD)
+def test_the_last_sentence_turns_with_its_numbers(name, turn, capsys):
+    exec(last_cell(name).source, NAMES | MADE[name](TURNS[turn]))
+    printed = capsys.readouterr().out
+    assert [key for key, words in TOLD[name].items() if words in printed] == [turn]
+
+
+def test_claims_that_hold_and_that_do_not_are_weighed(capsys):
+    for lead, words in ((8.0, "more is right"), (0.0, "are as many"), (-8.0, "more is wrong")):
+        exec(last_cell("99_report").source, NAMES | report(lead))
+        assert words in capsys.readouterr().out
+
+
+def test_another_run_stands_beside_the_stored_one():
+    cfg = SimpleNamespace(preset="quick", notebook="06_attribution")
+    both = closing(cfg, "Mine.")
+    assert (
+        both.startswith(f"Mine.\n\nThe stored run ({STORED}):\n") and stored(cfg.notebook) in both
+    )
