@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from PIL import Image
-from reproduction.language.towers import quick_towers
 from transformers import CLIPImageProcessor, CLIPModel
 
+from habitats.drawings import CLASSES
 from relevit.text.clip.dual import CLIP_METHODS
+from relevit.text.tokens import word_tokenizer, words_of
 from relevit_own.cli import main
 from relevit_own.texts import open_clip, prompts
 
 from ..text.clip.replica import hf_clip
 
+TOKENIZER = word_tokenizer(words_of(["a red black", *(name.replace("-", " ") for name in CLASSES)]))
 TEXTS = ["a red parrot", "a black-ant, a cat", "a whale"]
 
 
@@ -22,10 +24,9 @@ TEXTS = ["a red parrot", "a black-ant, a cat", "a whale"]
 def clip(tmp_path_factory) -> Path:
     """A small random one, as transformers writes it, with the words of captions."""
     path = tmp_path_factory.mktemp("clip")
-    tokenizer = quick_towers().tokenizer
-    end = tokenizer.token_to_id("[SEP]")
-    hf_clip(words=tokenizer.get_vocab_size(), end=end).save_pretrained(path)
-    tokenizer.save(str(path / "tokenizer.json"))
+    end = TOKENIZER.token_to_id("[SEP]")
+    hf_clip(words=TOKENIZER.get_vocab_size(), end=end).save_pretrained(path)
+    TOKENIZER.save(str(path / "tokenizer.json"))
     sides = {"size": {"shortest_edge": 28}, "crop_size": {"height": 28, "width": 28}}
     (path / "preprocessor_config.json").write_text(json.dumps(sides))
     return path
@@ -45,8 +46,7 @@ def test_answers_are_those_of_transformers(clip, picture):
     pixels = CLIPImageProcessor.from_pretrained(clip)(image, return_tensors="pt")["pixel_values"]
     seen = ours.spec.normalise(ours.view.picture(image)[None])
     assert (seen - pixels).abs().max() < 0.05  # a level or two of 255, by another resizing
-    tokenizer = quick_towers().tokenizer
-    texts = [tokenizer.encode(text).ids for text in TEXTS]
+    texts = [TOKENIZER.encode(text).ids for text in TEXTS]
     theirs = CLIPModel.from_pretrained(clip).float().eval()
     with torch.no_grad():
         for place, ids in enumerate(texts):
