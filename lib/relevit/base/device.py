@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from relevit.choices.words import Precision, PrecisionChoice
+
 if TYPE_CHECKING:
     import torch
-
-    from relevit.choices.words import Precision, PrecisionChoice
 
 WORTH_IT, ROUNDS = 1.2, 7  # least gain for which a number format is changed; products timed
 TF32_FROM = (8, 0)  # CUDA's number of the generation
