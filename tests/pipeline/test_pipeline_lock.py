@@ -44,7 +44,7 @@ from pathlib import Path
 from types import SimpleNamespace
 import reproduction.pipeline
 from reproduction.pipeline import run
-of_pipeline = SimpleNamespace(gpu_mb=1)
+of_pipeline = SimpleNamespace(gpu_mb=1, runs_alone=False)
 preset = SimpleNamespace(
     path=Path("params/small.yaml"), stages={"second": None}, pipeline=of_pipeline
 )
