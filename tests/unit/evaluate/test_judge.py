@@ -265,7 +265,7 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
     ("given", "said"),
     [
         ("gea", "'gea' is no method; give FILE.py:NAME"),
-        ("none.py:explain", "the file none.py is missing"),
+        ("none.py:explain", "none.py is missing"),
         ("FILE:other", "'other' in .* is no function"),
         ("FILE:broken", "cannot be loaded .*division by zero"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
