@@ -29,6 +29,7 @@ def copy_project(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copytree(ROOT / "notebooks", folder / "notebooks", ignore=shutil.ignore_patterns(".*"))
     shutil.copytree(ROOT / "params", folder / "params")
+    shutil.copytree(ROOT / "docs" / "results", folder / "docs" / "results")  # that lessons quote
     shutil.copy2(ROOT / "Snakefile", folder)
     shutil.copy2(SMALLEST, folder / "params")
     return folder

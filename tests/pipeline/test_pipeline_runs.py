@@ -44,7 +44,7 @@ def test_every_stage_leaves_its_notebook_its_parameters_and_results(finished):
     assert set(RESULTS) <= made.keys()
     assert not [name for name in made if "checkpoint" in name or "/." in name]
     names = {path.name for path in project.iterdir()}
-    assert names == {"notebooks", "params", "Snakefile", "outputs", ".snakemake"}
+    assert names == {"notebooks", "params", "docs", "Snakefile", "outputs", ".snakemake"}
 
 
 def test_second_run_has_nothing_to_do(finished):
