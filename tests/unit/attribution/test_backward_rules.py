@@ -125,7 +125,9 @@ def test_gamma_at_the_patch_convolution(build_vit, images, kind, strength):
         output.register_hook(slopes.append)
 
     handle = model.patch_embed.proj.register_forward_hook(keep)
-    METHODS["attn_lrp"](model, images, TARGET)
+    for _ in range(2):  # a model with other hooks than before is held against its function first
+        made.clear(), slopes.clear()
+        METHODS["attn_lrp"](model, images, TARGET)
     handle.remove()
     relevance = (made[0] * slopes[0]).flatten(2)  # [batch, channels, patches]
     weight, bias = (part.detach() for part in model.patch_embed.proj.parameters())

@@ -214,11 +214,16 @@ REFUSED = {
     "gated attention": ({"attn_layer": Gated}, r"mul of two activations in blocks\.\d\.attn"),
     "unknown": ({"act_layer": nn.Softplus}, f"softplus {MLP}"),
     "outside of the graph": (odd(Hidden.apply), f"mul {MLP}"),
-    "cut off": (odd(lambda x: x.detach()), f"detach {MLP}"),
     "constant matrix": (odd(lambda x: x @ torch.eye(64).double()), rf"\w*matmul\w* with .* {MLP}"),
     "mean over tokens": (odd(lambda x: x - x.mean(1, keepdim=True)), f"mean over axis 1 {MLP}"),
     "by keyword": (odd(lambda x: torch.softmax(input=x, dim=-1)), f"softmax {MLP}"),
 }
+
+
+def test_a_part_that_is_cut_off_is_no_gradient_at_all(build_vit, images):
+    model = build_vit(**odd(lambda x: x.detach()))
+    with pytest.raises(ValueError, match="by its attention is not that of its function"):
+        METHODS["lrp"](model, images)
 
 
 @pytest.mark.parametrize("kind", REFUSED)

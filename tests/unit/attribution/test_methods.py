@@ -195,7 +195,7 @@ def test_a_protocol_is_its_row_of_options(build_vit, images, name, kind):
     row = method_options(model, name, "published")
     if name in OURS:
         row |= method_options(model, "path", "published")
-    published = explain(name, model, images, target)
+    published = explain(name, model, images, target, protocol="published")
     same(explain(name, model, images, target, protocol="described", **row), published)
     described = explain(name, model, images, target, protocol="described")
     text = TEXT | {option: not value for option, value in row.items() if isinstance(value, bool)}

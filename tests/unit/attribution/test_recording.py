@@ -69,7 +69,7 @@ def test_differential_attention_is_refused(build_vit, images):
         foreign = Foreign()
         vars(foreign).update(vars(block.attn))
         block.attn = foreign
-    with pytest.raises(ValueError, match=r"block 0 made a map of shape \(3, 4, 17, 17\), not \[ba"):
+    with pytest.raises(ValueError, match=r"block 0 made a map of shape \(1, 4, 17, 17\), not \[ba"):
         METHODS["gae"](model, images)
 
 

@@ -146,6 +146,7 @@ def test_weights_are_fetched_where_the_registry_says(monkeypatch):
 
     monkeypatch.setattr(timm, "create_model", hub)
     monkeypatch.setattr(torch.hub, "load_state_dict_from_url", server)
+    monkeypatch.setattr("relevit.models.sources.need_hub", lambda *_: None)
     for name in ("vit-b", "vit-l", "dino-b"):
         load_model(name)
     load_model("dino-b", classes=10, new_head=True)
