@@ -241,12 +241,12 @@ def finetune(
         rates: learning rate, or some that are tried; without it three
         settings: further ones as KEY=VALUE, such as epochs=3; docs/your_own.md has all
     """
-    door.need_there("finetune", data=data, images=images_folder)
-    door.need_masks("finetune", masks)
-    for folder in shifted:
+    choices = _choices("finetune", locals())  # some may be said by --set as well
+    door.need_there("finetune", data=data, images=choices.images_folder or None)
+    door.need_masks("finetune", choices.masks or None)
+    for folder in choices.shifted:
         door.need_there("finetune", shifted=folder)
-    door.need_model("finetune", own_model, own_weights, device)
-    choices = _choices("finetune", locals())
+    door.need_model("finetune", own_model, choices.own_weights or None, device)
     tell, step = _progress(quiet)
     tell(f"finetuning {choices.own_model} on {choices.data}, into {out}")
     with loading():

@@ -39,16 +39,21 @@ MANY = {
 
 
 @pytest.mark.parametrize("given", [{"data": "x"}, MANY, {"data": "x", "rates": [1e-5, 1.0]}])
-def test_the_command_of_a_page_makes_the_same_run(monkeypatch, given):
+def test_the_command_of_a_page_makes_the_same_run(monkeypatch, tmp_path, given):
     def taken(*found, **_):
         asked.extend(found)
-        raise RuntimeError
+        raise KeyError
+
+    monkeypatch.chdir(tmp_path)
+    for folder in (given["data"], *given.get("shifted", [])):
+        Path(folder).mkdir(parents=True)
+    Path("mine.safetensors").touch()
 
     asked = []
     monkeypatch.setattr("relevit_own.finetune.finetune_folder", taken)
     choices = OwnChoices.checked(given, "test")
     _, *words = shlex.split(command(choices, Path("a run")))
-    with pytest.raises(RuntimeError):
+    with pytest.raises(KeyError):
         main(words)
     assert asked[:2] == [choices, Path("a run")]
     assert ("--set" in words) == (given != {"data": "x"})

@@ -88,9 +88,8 @@ def test_what_the_reader_refuses_is_told_in_its_words(root, capsys):
 
 
 def test_unknown_set_and_missing_root_are_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["doctor", str(tmp_path), "--set", "imagenet"])
-    assert ended.value.code == 2 and "imagenet_train" in capsys.readouterr().err
+    code, text = run(capsys, tmp_path, "--set", "imagenet")
+    assert code == 2 and "'imagenet' is unknown; use some of" in text and "imagenet_train" in text
     code, text = run(capsys, tmp_path / "dta")
     told = (
         f"error: doctor: data root {tmp_path / 'dta'} is no folder; give the one that the archive"

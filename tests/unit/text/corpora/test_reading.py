@@ -13,7 +13,7 @@ SMALL = dict(training_texts=32, validation_texts=10, held_out_texts=10, explaine
 
 
 def on_disk(tmp_path, *corpora, **others) -> Params:
-    models = dict(text_model="bert-base", dual_model="clip-b32", source="random")
+    models = dict(text_model="bert-base", source="random")
     return params_of("09_text")(
         **SMALL | models | others, corpora=[*corpora], corpus_root=str(tmp_path)
     )
