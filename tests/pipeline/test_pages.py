@@ -50,7 +50,8 @@ def test_pages_show_what_they_are_for(pages):
     report = (pages / "notebooks" / "99_report.html").read_text()
     assert "cell_input" not in report and "IPython.core" not in report
     start = (pages / "notebooks" / "00_start.html").read_text()
-    assert 'href="../docs/differences.html#A8">A8</a>' in start
+    cures = (pages / "notebooks" / "appendix" / "04a_cures.html").read_text()
+    assert 'href="../../docs/differences.html#B9">B9</a>' in cures
     assert "sort.js" in start and "pages.js" in start
 
 

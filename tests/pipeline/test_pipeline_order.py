@@ -62,7 +62,7 @@ def test_the_page_that_is_waited_for_comes_first_and_no_core_is_idle(project, mo
     monkeypatch.chdir(project)
     for module in (pipeline, places):
         monkeypatch.setattr(module, "cores", lambda: CORES)
-    (project / plan.TIMES).parent.mkdir(parents=True)
+    (project / plan.TIMES).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / plan.TIMES, project / plan.TIMES)
     snakefile = (project / "Snakefile").read_text()
     (project / "Snakefile").write_text(re.sub(r"(?m)^ +message: .*\n", "", snakefile))
