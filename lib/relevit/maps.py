@@ -581,10 +581,12 @@ def need_true_gradient(model: nn.Module, images: Inputs) -> None:
     So kernels that round (quantised layers), parts outside of autograd and hooks that cut it would
     give a map of another function, without a word. All maps are moved along a random direction, and
     the change of the logits is held against the gradient's: of one image, in float64 where a copy
-    of up to FITS weights can be made. Looked at once for each model with its hooks.
+    of up to FITS weights can be made. Looked at once for each model with its layers and hooks;
+    hooks of one's own hear these passes, too.
     """
     known = _TRUE.get(model)
-    state = tuple(len(part._forward_hooks) + len(part._forward_pre_hooks)
+    state = tuple((type(part), id(vars(part).get("forward")),
+                   len(part._forward_hooks) + len(part._forward_pre_hooks))
                   for part in model.modules())  # fmt: skip
     if known == state:
         return
@@ -610,7 +612,7 @@ def need_true_gradient(model: nn.Module, images: Inputs) -> None:
 
 
 FITS, CLOSE, NEAR = 30_000_000, 1e-3, 0.1
-_TRUE: weakref.WeakKeyDictionary[nn.Module, tuple[int, ...]] = weakref.WeakKeyDictionary()
+_TRUE: weakref.WeakKeyDictionary[nn.Module, tuple] = weakref.WeakKeyDictionary()
 
 
 def _false_share(model: nn.Module, image: Inputs) -> float:

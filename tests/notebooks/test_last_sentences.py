@@ -39,7 +39,7 @@ TOLD = {
         "below": "It needs them less than others: token-wise marks the wrong words.",
     },
     "10_your_own": {
-        "above": "a: relevance adds +8.0 points (+4.0 to +12.0) to labels, and comes to +8.0 against",
+        "above": "a: relevance adds +8.0 points (+4.0 to +12.0) to labels, and comes to +8.0",
         "between": "so few images do not tell.",
         "below": "beside labels alone relevance harms here.",
     },

@@ -175,6 +175,18 @@ def test_a_hook_that_comes_later_is_seen(images):
         METHODS["gae"](model, images)
 
 
+def test_a_layer_that_comes_later_is_seen(images):
+    class Cut(nn.Identity):
+        def forward(self, x):
+            return x.detach()
+
+    model = made()
+    METHODS["gae"](model, images)
+    model.blocks[0].mlp.act = Cut()
+    with pytest.raises(ValueError, match="by its attention is not that of its function"):
+        METHODS["gae"](model, images)
+
+
 def test_an_empty_map_is_said(images):
     model = made()
     nn.init.zeros_(model.head.weight)
