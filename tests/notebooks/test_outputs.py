@@ -47,4 +47,5 @@ def test_the_report_asks_for_tables_that_are_made(executed):
     asked = set(re.findall(r'"(\d\da?_\w+/\w+)"', source))
     folder = project_root() / "outputs" / "quick"
     assert len(asked) > 5
+    asked -= {"09a_text/clip_perturbation"}  # of presets with CLIP
     assert [name for name in asked if not (folder / f"{name}.parquet").is_file()] == []
