@@ -26,7 +26,7 @@ from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
-from relevit.choices.words import MAP_LOSSES, MaskSource, Method, Protocol
+from relevit.choices.words import HABITATS, MAP_LOSSES, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
@@ -63,8 +63,7 @@ ASKED = ("images_per_set", "challenge", "looked_at", "held_out")
 WORDS = ("method", "protocol", "masks", "augmentation", "explanation", "class_term", "target")
 NUMBERS = ("classes", "images_per_class", "epochs", "trained_blocks", "weight_relevance")
 NUMBERS += ("weight_background", "weight_foreground", "weight_classification", "lr", "lr_factor")
-PLACES = {"data_root", "weights_root"}  # of files, which say themselves what they are
-IN_IMAGES = {"benchmark": PLACES}
+WEIGHTS_ROOT = {"weights_root"}  # of files that are told by their bytes
 NOT_OF_TRAINING = {"model", "benchmark", "training_images", "images_per_set", "shown", "others"}
 
 
@@ -91,19 +90,16 @@ class Row:
 
     @cached_property
     def record(self) -> dict[str, Any]:
-        """Everything that its numbers follow from, as plain values: no device, folder or preset.
+        """Everything that its numbers follow from, as plain values: no device, place or preset.
 
         Of a run whose rate the rule chooses the runs that it looks at are among it, by name.
         """
         params = self.params
         if self.original:
             seed = params.seed if is_trained(self) else 0
-            images = params.benchmark.model_dump(exclude=PLACES)
-            start = {"model": params.model, "benchmark": images}
-            if params.benchmark.each_seed:
-                start["pictures"] = open_benchmark(params).rules
-            return start | {"seed": seed, "original": _training(params)}
-        values = params.model_dump(exclude=dict.fromkeys(FREE | PLACES, True) | IN_IMAGES)
+            images = _pictures(params)
+            return {"model": params.model, "seed": seed} | images | {"original": _training(params)}
+        values = params.model_dump(exclude=FREE | WEIGHTS_ROOT) | _pictures(params)
         if of_labels(params):
             return values
         tried = [row.name for row in searched(params, self.rates)]
@@ -194,6 +190,14 @@ def _word(key: str, value: Any) -> str:
     if value is None:
         return f"{short}_papers"
     return f"{short}_{value:g}" if isinstance(value, float) else f"{short}_{value}"
+
+
+def _pictures(params: Params) -> dict[str, Any]:
+    """Which pictures a run sees: those on a disk whose bytes nobody adds up by their folder."""
+    images = params.benchmark
+    drawn = images.data == HABITATS or images.each_seed
+    told = {"benchmark": images.model_dump(exclude={"data_root"} if drawn else None)}
+    return told | ({"pictures": open_benchmark(params).rules} if images.each_seed else {})
 
 
 def once(rows: Iterable[Row]) -> dict[str, Row]:
@@ -588,7 +592,7 @@ def _training(params: Params) -> dict[str, Any]:
     """How an original comes about: by 00_start, or shipped."""
     if _at_home(params) and not {params.model} & {own_model(params), *PAPER_MODELS}:
         return {"source": "shipped"}
-    how = read_stage(params, "00_start").model_dump(exclude=FREE | PLACES | NOT_OF_TRAINING)
+    how = read_stage(params, "00_start").model_dump(exclude=FREE | WEIGHTS_ROOT | NOT_OF_TRAINING)
     return how | {"images": original_images(params)}
 
 

@@ -93,7 +93,11 @@ def test_a_record_has_all_that_numbers_follow_from_and_no_place(project, own):
     for same in ({"preset": "other"}, {"device": "cpu"}, {"output_root": "elsewhere"}):
         assert Row(own.model_copy(update=same)).name == name, same
     moved = own.benchmark.model_copy(update={"data_root": "elsewhere"})
-    assert Row(own.model_copy(update={"benchmark": moved})).name == name
+    assert Row(own.model_copy(update={"benchmark": moved})).name == name, "drawings are drawn"
+    real = moved.model_copy(update={"data": "imagenet"})  # of whose files nothing else is known
+    given = own.model_copy(update={"benchmark": real, "lr": 1.0e-6})
+    other = given.model_copy(update={"benchmark": real.model_copy(update={"data_root": "x"})})
+    assert Row(given).name != Row(other).name
     for before, after in (  # in the preset's file: the rule's rates and limit, the original
         ("2.0e-6]", "4.0e-6]"),
         ("limit_pts: 100.0", "limit_pts: 50.0"),
