@@ -47,6 +47,7 @@ ALONG, MOST, TOGETHER = 0.6, 0.75, 0.97  # correlation in a part, share of the p
 FAR = 6.0  # of 255, between the parts' means
 FLAT = 1.0  # of 255, what a part varies at least to say anything
 WHOLE = "all"  # the one part of a set without
+OTHER_CLASS = "the photograph is of another class, too"
 
 DEEP = "more than 8 bits; scale it to 8 by the range that you know (docs/your_own.md)"
 # What is not refused and still worth a word, with what is done about it.
@@ -141,12 +142,14 @@ class Ledger:
     def _together(self) -> Iterable[str]:
         used = self.files[(self.files["part"] != "") & (self.files["group"] != "")]
         sizes = used.groupby("group").size()
-        if len(sizes[sizes > 1]):
-            first = used[used["group"] == sizes[sizes > 1].index[0]]["file"].tolist()
+        sizes = sizes[sizes > 1]
+        if len(sizes):
+            first = used[used["group"] == sizes.index[0]]["file"].tolist()
+            groups = f"{len(sizes)} group{'s' * (len(sizes) > 1)}"
             yield (
-                f"{sizes[sizes > 1].sum()} pictures are kept together in {len(sizes[sizes > 1])} "
-                f"groups, as told or as near copies (saved again, scaled or mirrored): "
-                f"{', '.join(map(_short, first[:NAMED]))} the first"
+                f"{sizes.sum()} pictures are kept together in {groups}, as told or as near copies "
+                f"(saved again, scaled or mirrored): {', '.join(map(_short, first[:NAMED]))} the "
+                "first"
             )
         labels = used.groupby("group")["class"].nunique()
         near = [name for name in labels.index[labels > 1] if name.startswith(NEAR)]
@@ -241,7 +244,7 @@ def _compare(rows: pd.DataFrame) -> None:
     for _, same in read[several].groupby("pixels"):
         for place, label in same["label"].items():
             other = same.loc[same["label"] != label, "id"].iloc[0]
-            why = f"the photograph is of another class, too: it is {other}"
+            why = f"{OTHER_CLASS}: it is {other}"
             rows.loc[place, ["fault", "why"]] = "picture", why
     whole = rows[(rows["pixels"] != "") & (rows["fault"] == "")]
     # Of a split before others the first with a mask stays.
@@ -257,7 +260,7 @@ def _compare(rows: pd.DataFrame) -> None:
 def _groups(rows: pd.DataFrame) -> pd.Series:
     """The group of each picture: its user's, joined with those that are near copies."""
     groups = rows["group"].copy()
-    seen = np.flatnonzero(rows["look"].notna() & ~rows["fault"].isin(("copy", "ours")))
+    seen = np.flatnonzero(rows["look"].notna() & (rows["fault"] == ""))
     if len(seen) < 2:
         return groups
     looks = np.stack(rows["look"].iloc[seen].tolist())
@@ -338,6 +341,7 @@ def need_usable(findings: Findings) -> None:
     first, why = next(iter(unusable.items()), ("", ""))
     if first and findings.corrupted != "skip":
         remedy = REMEDY if first in pictures else "mend the mask, or remove it"
+        remedy = "take one of both out" if why.startswith(OTHER_CLASS) else remedy
         raise ValueError(
             f"{name}: {first} cannot be used ({why}; {len(unusable)} such in all); {remedy}, {SKIP}"
         )

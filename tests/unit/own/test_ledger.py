@@ -102,8 +102,10 @@ def test_a_photograph_under_two_classes_is_refused_or_said(tmp_path):
     assert "photographs under two classes, as near copies: 1; cat/0.jpg (cat) and dog/x.jpg" in said
     (tmp_path / "dog/x.jpg").write_bytes((tmp_path / "cat/0.jpg").read_bytes())
     found = examine(read_table(tmp_path))
-    with pytest.raises(ValueError, match=r"cat/0.jpg .* of another class, too: it is dog/x.jpg"):
+    told = r"cat/0.jpg .* of another class, too: it is dog/x.jpg; 2 such in all\); take one of both"
+    with pytest.raises(ValueError, match=told):
         need_usable(found)
+    assert "near copies" not in "\n".join(lines(found)), "it is said once"
 
 
 def test_groups_stay_together_also_with_near_copies(tmp_path):
