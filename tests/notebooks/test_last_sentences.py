@@ -13,6 +13,7 @@ from relevit import iav
 from relevit.evaluate.intervals import mean_interval
 from reproduction import plots
 from reproduction.lessons.last import STORED, closing, side, stored
+from reproduction.params.cells import params_of
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 COUNT = 40  # images, scenes, texts
@@ -113,8 +114,9 @@ MADE = {
     "10_your_own": own,
     "99_report": report,
 }
+CFG = params_of("06_attribution").from_preset(FOLDER.parent / "params" / f"{STORED}.yaml")
 NAMES = {
-    "cfg": SimpleNamespace(preset=STORED),
+    "cfg": CFG,
     "closing": closing,
     "side": side,
     "mean_interval": mean_interval,
@@ -145,8 +147,9 @@ def test_claims_that_hold_and_that_do_not_are_weighed(capsys):
 
 
 def test_another_run_stands_beside_the_stored_one():
-    cfg = SimpleNamespace(preset="quick", notebook="06_attribution")
-    both = closing(cfg, "Mine.")
-    assert (
-        both.startswith(f"Mine.\n\nThe stored run ({STORED}):\n") and stored(cfg.notebook) in both
-    )
+    """Also one of the stored preset with a parameter changed."""
+    for other in ({"preset": "quick"}, {"pairs": CFG.pairs + 1}):
+        both = closing(CFG.model_copy(update=other), "Mine.")
+        assert both.startswith(f"Mine.\n\nThe stored run ({STORED}):\n")
+        assert stored(CFG.notebook) in both
+    assert closing(CFG, "Mine.") == "Mine."

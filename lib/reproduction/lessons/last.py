@@ -7,8 +7,8 @@ from relevit.base.files import project_root
 from reproduction.params.cells import Params
 from reproduction.params.order import notebook_file
 from reproduction.pipeline.notebooks import committed
-
-STORED = "workshop"  # whose outputs the committed notebooks have
+from reproduction.runs.stored import PRESET as STORED
+from reproduction.stages import changed_from_preset
 
 
 def side(
@@ -21,7 +21,7 @@ def side(
 def closing(cfg: Params, *sentences: str) -> str:
     """The sentences, and where this is another run than the stored one, that one's below them."""
     own = "\n".join(sentences)
-    if cfg.preset == STORED:
+    if cfg.preset == STORED and not changed_from_preset(cfg):
         return own
     return f"{own}\n\nThe stored run ({STORED}):\n{stored(cfg.notebook)}"
 
