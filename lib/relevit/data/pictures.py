@@ -48,11 +48,11 @@ def upright(image: Image.Image) -> Image.Image:
     return image
 
 
-def open_image(path: Path, white: int | None = None) -> Image.Image:
+def open_image(path: Path) -> Image.Image:
     """An image upright and in RGB, greys of more than 8 bits as of `as_rgb`. Raises: ValueError."""
     try:
         with opened(path) as found:
-            return as_rgb(upright(found), white)
+            return as_rgb(upright(found))
     except READING as error:
         raise ValueError(f"{path} cannot be read as an image ({one_line(error)})") from error
 

@@ -37,7 +37,7 @@ class View:
     their own. `squash` resizes both sides to `resize`, so that the aspect changes (B4).
     `mask_pixels` says how masks are resized: to shares of the object, cut at one half; to the
     nearest pixel (E4); or as the published code has them to train on, with fractions along their
-    edge (A7). `white` is what deep greys are scaled by, as of `as_rgb`.
+    edge (A7).
     """
 
     resize: int = 256  # pixels of the shorter side
@@ -46,7 +46,6 @@ class View:
     squash: bool = False
     # Not in the text of a view, by which answers are kept: these do not depend on masks.
     mask_pixels: Literal["bilinear", "nearest", "soft"] = field(default="bilinear", repr=False)
-    white: int | None = field(default=None, repr=False)  # nor do those to pictures of 8 bits
 
     @property
     def crop_pct(self) -> float:
@@ -63,7 +62,7 @@ class View:
 
     def picture(self, image: Image.Image) -> UInt8[Tensor, "3 crop crop"]:
         """The square of a picture in any mode, as RGB. Raises: as `as_rgb`."""
-        square = self._cut(as_rgb(image, self.white), self.interpolation)
+        square = self._cut(as_rgb(image), self.interpolation)
         return torch.from_numpy(np.array(square)).permute(2, 0, 1)
 
     def mask(self, mask: Mask) -> Bool[Tensor, "1 crop crop"] | Float[Tensor, "1 crop crop"]:
@@ -105,13 +104,13 @@ class View:
         return functional.center_crop(resized, [self.crop])
 
 
-def as_rgb(image: Image.Image, white: int | None = None) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
     """A picture of any kind as RGB, 8 bits a channel.
 
-    Greys of more than 8 bits are scaled by `white`: a camera of 12 bits fills a file of 16 to 4095
-    alone. Without it by the smallest of `WHITES` that the picture has no number above. Fractions
-    are from 0 to 1. Pillow alone would cut all of them off at 255. What is transparent loses that,
-    as by the loaders that models were trained with.
+    Greys of more than 8 bits are scaled by the smallest of `WHITES` that the picture has no number
+    above: a camera of 12 bits fills a file of 16 to 4095 alone. Fractions are from 0 to 1. Pillow
+    alone would cut all of them off at 255. What is transparent loses that, as by the loaders that
+    models were trained with.
     Raises: ValueError for numbers outside of these ranges, and for colours of 16 bits that are
     nearly black when Pillow has dropped the lower 8.
     """
@@ -121,8 +120,8 @@ def as_rgb(image: Image.Image, white: int | None = None) -> Image.Image:
         grey = np.round(values * 255)
     elif is_deep(image):
         values = np.array(image).astype(np.int64)
-        _need_range(values, white or WHITES[-1], "whole numbers")
-        white = white or white_of(int(values.max()))
+        _need_range(values, WHITES[-1], "whole numbers")
+        white = next(white for white in WHITES if values.max() <= white)
         grey = (values * 255 + white // 2) // white
     else:
         shown = image if image.mode == "RGB" else image.convert("RGB")  # no copy of a large one
@@ -135,11 +134,6 @@ def as_rgb(image: Image.Image, white: int | None = None) -> Image.Image:
 def is_deep(image: Image.Image) -> bool:
     """Whether a picture has whole numbers of more than 8 bits, which have no range of their own."""
     return image.mode == "I" or image.mode.startswith("I;16")
-
-
-def white_of(largest: int) -> int:
-    """The smallest range that holds a number up to 65535."""
-    return next(white for white in WHITES if largest <= white)
 
 
 def _need_light(shown: Image.Image) -> None:
