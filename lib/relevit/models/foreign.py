@@ -19,7 +19,8 @@ from torch.nn.functional import interpolate
 Config = Mapping[str, Any]
 
 # What stands before the names of a network under a head, in files old and new.
-BEFORE = r"^(vit|deit|beit|dinov2|dinov2_with_registers|vision_model)\."
+WRAPPED = r"(?:vit|deit|beit|data2vec_vision|dinov2|dinov2_with_registers|vision_model)\."
+BEFORE = f"^{WRAPPED}"
 # In order: files before and since version 5 of transformers, torchvision's.
 NAMES = [
     (r"^encoder\.layers\.encoder_layer_(\d+)\.", r"blocks.\1."),
@@ -54,7 +55,7 @@ NAMES = [
 ]  # fmt: skip
 # A name that each such network has, after whatever it is wrapped in.
 ANCHOR = re.compile(
-    r"(?:^|(?P<outer>.*?)\.)(?:(?:vit|deit|beit|dinov2|dinov2_with_registers|vision_model)\.)*"
+    rf"(?:^|(?P<outer>.*?)\.)(?:{WRAPPED})*"
     r"(?:embeddings\.patch_embeddings\.projection|embeddings\.patch_embedding|conv_proj)\.weight$"
 )
 UNUSED = r"^head\.|mask_token|position_ids|position_index|^pooler\.dense|^decoder|^lm_head"
