@@ -92,6 +92,15 @@ def test_a_network_of_transformers_is_the_same_function(tmp_path, family):
         same(open_model(network).network(images), network(images).logits)
 
 
+def test_clips_image_tower_alone_has_the_same_features(tmp_path):
+    network = of_transformers("CLIPVision", "CLIPVisionModel", INSIDE)
+    own = open_model(f"local-dir:{kept(network, tmp_path)}", classes=3, new_head=True)
+    images = torch.randn(2, 3, 32, 32)
+    with torch.no_grad():
+        tokens = own.network.forward_features(images)
+        same(own.network.forward_head(tokens, pre_logits=True), network(images).pooler_output)
+
+
 def test_positions_are_resized_as_transformers_does_it(tmp_path):
     network = of_transformers(*FAMILIES["DINOv2"], id2label=LABELS)
     size = {"size": {"height": 64, "width": 64}}
