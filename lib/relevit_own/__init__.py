@@ -1,10 +1,10 @@
 """Your own model and photographs: what is in them, does the model lean, a cure, where it looks.
 
 `relevit` is tensors in, tensors out, and knows nothing of this package, which opens people's files
-and writes reports. In the order of reading: `folder` and `tables` (a data set as people have it),
-`listing` (the same as one table), `outlines` (masks), `check` (what is in it), `images` (what each
-image is for), `audit` (does the model lean?), `finetune` (a cure beside its control), `explaining`
-(where it looks), `reports`, and `cli`, the command.
+and writes reports. In the order of reading: `table` (a data set as one table), `outlines` (masks),
+`check` (what is in it), `images` (what each image is for), `audit` (does the model lean?),
+`finetune` (a cure beside its control), `explaining` (where it looks), `reports`, and `cli`, the
+command.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ _FILES = {
     "audit_folder": "audit",
     "explain_file": "explaining",
     "finetune_folder": "finetune",
-    "open_run": "run_folder",
 }
 __all__ = list(_FILES)
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 from cyclopts import App, CycloptsError, Parameter
 
 from relevit import __version__
+from relevit.base.errors import FailedError
 from relevit.base.files import full_disk_said
 from relevit.base.process import leave, loading, lost, say, with_home
 from relevit_own import door
@@ -87,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with full_disk_said(Path.cwd() / "."):
             code = app([home(word) for word in given]) or 0
-    except (CycloptsError, ValueError, OSError, ImportError) as error:
+    except (CycloptsError, ValueError, OSError, ImportError, FailedError) as error:
         return _refuse(f"error: {error}")
     except KeyboardInterrupt as stop:
         kept = f"; {stop}:\nrelevit {shlex.join(given)}" if stop.args else ""
@@ -498,7 +499,7 @@ def _subject(
     prompt: str | None = None,
     answers_alone: bool = False,
 ) -> Subject:
-    """A model by name, of a folder or a run, with the names of its classes; CLIP is asked these."""
+    """A model by name or of a folder, with the names of its classes; CLIP is asked these."""
     from relevit_own.explained import Subject, class_names
 
     if door.is_clip(name):
@@ -509,15 +510,6 @@ def _subject(
         folder = weights or (name if os.path.isdir(name) else None)
         asked = prompts(names, prompt) if prompt else names
         return Subject(name, open_clip(folder and Path(folder), asked, device), names)
-    written = (Path(name) / "config.json").is_file() and not (Path(name) / "run.json").is_file()
-    if Path(name).is_dir() and not written:
-        if weights or options or names:
-            raise ValueError(
-                f"{name} is a run with weights, options and names of its own; give none"
-            )
-        from relevit_own.run_folder import open_run
-
-        return Subject(name, *open_run(Path(name), device))
     from relevit.models.loading import open_model
 
     how = {"options": options, "device": device, "answers_alone": answers_alone}

@@ -68,7 +68,14 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
     if is_clip(name):
         need_packages(command, "text", *PACKAGES)
     towers = name == CLIP and command == "finetune"  # timm's
-    if os.path.isdir(name) or name in suite or towers or (place.startswith("local") and inside):
+    if name in suite or towers or (place.startswith("local") and inside):
+        return
+    if os.path.isdir(name):
+        if not Path(name, "config.json").is_file():
+            raise FileNotFoundError(
+                f"{command}: --model {name} holds no finished run nor another model with its "
+                "config.json; give the --out of relevit finetune, or a model's name"
+            )
         return
     if not place and name != CLIP and not in_timm(name):
         raise ValueError(

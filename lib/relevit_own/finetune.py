@@ -1,10 +1,10 @@
 """RobustViT's method, and its like, on one's own model and images, from a folder to tables.
 
 `prepare` reads and checks all there is before any long work. `search` finetunes at each rate, and
-`networks` adds a twin by the cure that ours is compared with: rows of one table of runs. Then
-`answer_all` tests each model, `audit_all` asks how much it leans (`own_audit`), and `changes` says
-what changed, image by image. `finetune_folder` does it all. Everything is in the folder that it is
-given, and goes on where it stopped.
+`networks` adds a twin by the cure that ours is compared with: runs by their record, as those of
+presets (`relevit.finetune.run`). Then `answer_all` tests each model, `audit_all` asks how much it
+leans, and `changes` says what changed, image by image. `finetune_folder` does it all. Everything is
+in the folder that it is given, and goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,9 @@ import torch
 from torch import nn
 
 from relevit.base.device import choose_device, choose_precision
-from relevit.base.files import file_fingerprint, need_disk_space, write_atomically
+from relevit.base.errors import FailedError
+from relevit.base.files import need_disk_space, write_atomically
+from relevit.base.results import read_rows
 from relevit.choices.finetuning import LOSS_WEIGHTS, FinetuneChoices
 from relevit.data.batch import Batch
 from relevit.data.filling import fit_for_swap
@@ -32,13 +34,14 @@ from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.looking import Look, look
 from relevit.evaluate.predictions import Classifier, accuracy_table
 from relevit.finetune.augmenting import backgrounds
-from relevit.finetune.epochs import WEIGHTS, History
+from relevit.finetune.epochs import LOG, WEIGHTS, History
 from relevit.finetune.learning_rate import highest_passing, judge, taken_rate
-from relevit.finetune.run import Start
+from relevit.finetune.run import Start, named, noted, read_run
 from relevit.finetune.settings import FinetuneSettings
 from relevit.finetune.step import frozen_part, trained_weights
 from relevit.models.checkpoints import load_weights, save_weights
 from relevit.models.describing import need_grid_in_training
+from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
@@ -58,17 +61,7 @@ from relevit_own.images import (
     sample_evenly,
     training_images,
 )
-from relevit_own.run_folder import (
-    FREE,
-    SAID,
-    Log,
-    Say,
-    claim,
-    files_fingerprint,
-    of_run,
-    origin,
-    with_mask_files,
-)
+from relevit_own.run_folder import SAID, Log, Say, claim, files_fingerprint, with_mask_files
 from relevit_own.table import Table
 
 ORIGINAL = "original"
@@ -99,22 +92,35 @@ ABOUT = _Told({
     "both": "the relevance terms on swapped backgrounds",
     "": "the class term on images changed by {}",
 })  # fmt: skip
+COUNTS = ("images_per_class", "validation_images", "validation_maps")
+# What a folder's runs are asked beside: cures that they are compared with and rates are free.
+OF_RUNS = {*FinetuneChoices.model_fields, *LOSS_WEIGHTS, "more_losses", "cure"}
 SWAPPED = ("swap", "both")
 LOOKING = ("relevance", "both")
 
 
-class Row(NamedTuple):
-    """A line of the table of runs: what tables call its model, its cure, its rate, its folder."""
+@dataclass(frozen=True)
+class Row:
+    """A run: a cure in its settings, on what it shares with others (`OwnRun.inputs`)."""
 
-    model: str
     cure: Cure
-    lr: float
-    folder: Path
+    settings: FinetuneSettings
+    inputs: Mapping[str, Any]
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Everything that its numbers follow from, as plain values: no device or place."""
+        return {"cure": self.cure, "start": self.inputs} | self.settings.identity
+
+    @property
+    def name(self) -> str:
+        """Its folder: the model as tables call it, the rate, and a digest."""
+        return named([NAMES[self.cure].replace(" ", "_"), f"lr_{self.settings.lr:g}"], self.record)
 
 
 @dataclass(frozen=True)
 class OwnRun:
-    """All that the steps need; nothing in it changes."""
+    """All that the steps need, of all runs of a folder; nothing in it changes."""
 
     choices: OwnChoices
     data: OwnData
@@ -122,10 +128,11 @@ class OwnRun:
     images: OwnImages
     device: torch.device
     out: Path
-    identity: Mapping[str, Any]
+    inputs: Mapping[str, Any]  # where all start and what they see, as plain values
     cure: Cure
     why: str  # it is that one
     settings: Mapping[Cure, FinetuneSettings]  # of its cure and of its twin's, at the first rate
+    given: bool  # the model, as a network in Python
 
     @property
     def twin(self) -> Cure | None:
@@ -137,9 +144,9 @@ class OwnRun:
         wanted = [(self.cure, each) for each in sorted(self.choices.rates)]
         if self.twin and lr is not None:
             wanted.append((self.twin, lr))
-        names = {cure: NAMES[cure].replace(" ", "_") for cure in self.settings}
+        settings = self.settings
         return [
-            Row(NAMES[cure], cure, each, self.out / f"{names[cure]}_lr_{each:g}")
+            Row(cure, settings[cure].model_copy(update={"lr": each}), self.inputs)
             for cure, each in wanted
         ]
 
@@ -148,7 +155,7 @@ class OwnRun:
         """Where all of them start, and what they see."""
         seen = self.images
         shown = (seen.train, seen.validation, len(seen.validation), seen.maps)
-        return Start(self.model.network, self.model.spec, *shown, self.identity, seen.found)
+        return Start(self.model.network, self.model.spec, *shown, self.inputs, seen.found)
 
     @property
     def frozen(self) -> Frozen:
@@ -224,12 +231,11 @@ def prepare(
 
     A `network` with timm's `pretrained_cfg` takes the place of `own_model` and is left as it was;
     what is frozen in it stays frozen, which is said.
-    Where `own_model` is the folder of a run before, its model and classes are meant.
     `replace_other` removes another run that `out` holds, as a stage's folder is its notebook's own.
     Raises: ValueError, FileNotFoundError or ConnectionError in one sentence, before anything is
     written; ValueError for a folder that holds another run.
     """
-    out, where, choices = Path(out).expanduser(), choose_device(device), of_run(choices)
+    out, where = Path(out).expanduser(), choose_device(device)
     if network is None:
         side = side_of(choices.own_model, choices.own_options)
         number = choose_precision(choices.precision, where)
@@ -246,8 +252,8 @@ def prepare(
     trained = trained_weights(model.network, choices.trained_blocks)  # says where there are none
     frozen = frozen_part(model.network, choices.trained_blocks)
     data = replace(data, notes=(*data.notes, *_frozen_notes(len(trained), **frozen)))
-    identity = _identity(choices, data, origin(weights, network, choices.own_model)) | frozen
-    claim(out, identity, replace_other)
+    inputs = inputs_of(choices, data, model) | frozen
+    claim(out, choices.model_dump(include=OF_RUNS) | inputs, replace_other)
     need_disk_space(out, 100 + 5 * sum(p.numel() * 4 for p in model.network.parameters()) // 2**20)
     _count(data, choices, say)
     images = training_images(choices, data, model, where, say)
@@ -262,11 +268,14 @@ def prepare(
     if images.drawn is not None:
         masked = with_mask_files(images.drawn, images.train.masks, model.view, out / "masks")
         data = replace(data, finetuning=masked)
-        identity["finetuned on"] = files_fingerprint(masked)
+        inputs["images"] |= {"finetuning": files_fingerprint(masked)}
+    if (found := images.found) is not None:
+        inputs["found"] = fingerprint({"masks": found.refined.cpu(), "kept": found.kept.cpu()})
     how = {"lr": choices.rates[0], "precision": choose_precision(choices.precision, where)}
     asked = [cure, choices.against] if choices.control else [cure]
     settings = {each: FinetuneSettings(**cure_settings(choices, each), **how) for each in asked}
-    run = OwnRun(choices, data, model, images, where, out, identity, cure, why, settings)
+    given = network is not None
+    run = OwnRun(choices, data, model, images, where, out, inputs, cure, why, settings, given)
     _plan(run, say)
     return run
 
@@ -283,15 +292,22 @@ def need_what_cures_read(model: OwnModel, cures: Sequence[Cure]) -> None:
     need_grid_in_training(model.network, model.spec.image_size, looking[0])
 
 
-def _identity(choices: OwnChoices, data: OwnData, weights: str) -> dict[str, Any]:
-    """What a run is made from, and told apart from others by."""
-    path = Path(choices.data)
+def inputs_of(choices: OwnChoices, data: OwnData, model: OwnModel) -> dict[str, Any]:
+    """What runs start from and see: with the settings of a run all that its numbers follow from.
+
+    A new head is fitted to all of train.
+    """
+    spec, state = model.spec, model.network.state_dict()
+    seen = {"finetuning": data.finetuning, "validation": data.validation}
+    seen |= {"train": data.train} if model.new_head else {}
     return {
-        "choices": choices.model_dump(exclude=set(FREE)),
-        "weights": weights,
-        "table": file_fingerprint(path) if path.is_file() else "",
+        "model": [spec.timm_name, dict(spec.options), *spec.mean, *spec.std, repr(spec.view)],
+        "origin": fingerprint({key: value.cpu() for key, value in state.items()}),
+        "new_head": model.new_head,
         "classes": list(data.classes),
-        "images": {name: files_fingerprint(part) for name, part in data.parts.items()},
+        "masks": data.masks,
+        "images": {name: files_fingerprint(part) for name, part in seen.items()},
+        **choices.model_dump(include=set(COUNTS)),
     }
 
 
@@ -347,13 +363,11 @@ def search(
     """
     rows = []
     for row in run.table():
-        try:
-            history = _finetuned(run, row, say, step)[1]
-        except FloatingPointError:  # far too high: a finding, not an accident
-            history = None
-        judged = judge(row.lr, history, run.settings[row.cure]) | {"log": history or []}
-        rows.append(row._asdict() | {"folder": row.folder.name} | judged)
-        say(f"rate {row.lr:g}: {_judged(rows[-1])}")
+        history, lr = _made(run, row, say, step), row.settings.lr
+        known = {"model": NAMES[row.cure], "cure": row.cure, "lr": lr, "folder": row.name}
+        judged = judge(lr, history, row.settings) | {"log": history or []}
+        rows.append(known | judged)
+        say(f"rate {lr:g}: {_judged(rows[-1])}")
     return pd.DataFrame(rows)
 
 
@@ -397,21 +411,36 @@ def networks(
     There is no twin where its loss became infinite.
     """
     found = {ORIGINAL: run.model.network}
-    for row in reversed([row for row in run.table(lr) if row.lr == lr]):
+    for row in reversed([row for row in run.table(lr) if row.settings.lr == lr]):
         if row.cure == run.twin:
             say(f"the same images, steps and rate with {ABOUT[row.cure]}")
-        try:
-            found[row.model] = _finetuned(run, row, say, step)[0]
-        except FloatingPointError:
+        if _made(run, row, say, step):
+            found[NAMES[row.cure]], _ = run.start.finetuned(row.settings, run.out / row.name)
+        else:
             say("its loss became infinite: it is left out")
     return found
 
 
-def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, History]:
-    """A row of the table, from the original; read when its folder is there."""
-    settings = run.settings[row.cure].model_copy(update={"lr": row.lr})
-    epochs, name = settings.epochs, f"rate {row.lr:g}, cure {row.cure}"
-    before, runs = run.table(row.lr).index(row), len(run.table(row.lr))
+def _made(run: OwnRun, row: Row, say: Say, step: Step) -> History | None:
+    """The log of a run, made where it is not; None where its loss became infinite.
+
+    Raises: FailedError for a run that failed otherwise; OSError for a full disk.
+    """
+    folder = run.out / row.name
+    try:
+        known = read_run(folder, or_diverged=True)
+    except (FileNotFoundError, FailedError):
+        folder.mkdir(exist_ok=True)
+        noted(folder, {"record": row.record}, lambda known: _finetune(run, row, say, step))
+        known = read_run(folder, or_diverged=True)
+    return None if known["failed"] else read_rows(folder / LOG)
+
+
+def _finetune(run: OwnRun, row: Row, say: Say, step: Step) -> None:
+    """Finetune a run of the table in its folder, from the original or where it was stopped."""
+    lr, epochs = row.settings.lr, row.settings.epochs
+    name, rows = f"rate {lr:g}, cure {row.cure}", run.table(lr)
+    before, runs = rows.index(row), len(rows)
     goes_on = True  # unless its first epoch is seen
 
     def on_epoch(row: Mapping[str, Any]) -> None:
@@ -425,9 +454,8 @@ def _finetuned(run: OwnRun, row: Row, say: Say, step: Step) -> tuple[nn.Module, 
         goes_on, what = False, f"{name}, epoch {epoch} of {epochs}"
         step(what, (before * epochs + epoch - 1) * steps + done, runs * epochs * steps)
 
-    return run.start.finetuned(
-        settings, row.folder, kept=run.frozen.folder, on_epoch=on_epoch, on_step=on_step
-    )
+    how = {"kept": run.frozen.folder, "on_epoch": on_epoch, "on_step": on_step}
+    run.start.finetuned(row.settings, run.out / row.name, **how)
 
 
 # What came of it
@@ -589,8 +617,9 @@ def save(result: OwnResult) -> None:
     facts = {name: found.audit.model_dump() for name, found in audits.items()}
     write_atomically(out / "audits.json", json.dumps(facts, indent=1) + "\n")
     write_atomically(out / LEDGER, result.run.data.ledger.files.to_csv(index=False))
-    made = next(row for row in result.run.table() if row.lr == result.lr)
-    write_atomically(result.weights, lambda target: shutil.copyfile(made.folder / WEIGHTS, target))
+    taken = next(row for row in result.run.table() if row.settings.lr == result.lr)
+    made = out / taken.name / WEIGHTS
+    write_atomically(result.weights, lambda target: shutil.copyfile(made, target))
     model, ours = result.run.model, list(result.models.values())[-1]
     write_passport(result.weights, ours, model.spec, result.run.data.classes)
     shutil.rmtree(result.run.frozen.folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""The folder of a run on one's own images: what it was made from, what was said, what it left."""
+"""The folder of runs on one's own images: what these have in common, what was said, masks."""
 
 from __future__ import annotations
 
@@ -15,25 +15,15 @@ from typing import Any
 
 from jaxtyping import Bool
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
-from relevit.base.device import choose_device
 from relevit.base.files import file_fingerprint, write_atomically
-from relevit.base.results import Kept, read_json
-from relevit.finetune.epochs import WEIGHTS
-from relevit.models.dinov2 import fingerprint
-from relevit.models.loading import OwnModel, open_model
-from relevit.models.passport import CONFIG
+from relevit.finetune.run import MADE
 from relevit.models.spec import View
-from relevit_own.choices import OwnChoices
 from relevit_own.outlines import MaskSource
 from relevit_own.table import Table, same_form
 
-RUN = "run.json"  # what a folder was made from
 SAID = "log.txt"  # what was said of it, and when
-# What may change in a folder without making its results another run's.
-FREE = ("rates", "limit_pts", "control", "against", "shown", "looked_at", "test_images")
-FREE += ("precision",)
 Say = Callable[[str], object]
 
 
@@ -54,92 +44,32 @@ class Log:
             self.held = ""
 
 
-def claim(out: Path, identity: Mapping[str, Any], replace_other: bool) -> None:
-    """Write down what a folder is made from; refuse one that something else was made in."""
-    path, text = out / RUN, json.dumps(identity, indent=1, sort_keys=True) + "\n"
+def claim(out: Path, record: Mapping[str, Any], replace_other: bool) -> None:
+    """Write down what the runs of a folder have in common; refuse one that others were made in.
+
+    Raises: ValueError, which says what differs.
+    """
+    path, text = out / MADE, json.dumps({"record": record}, indent=1, sort_keys=True) + "\n"
     inside = {entry.name for entry in out.iterdir()} - {SAID} if out.is_dir() else set()
-    if RUN in inside and inside != {RUN}:  # alone it is of a run that was refused at once
+    if MADE in inside and inside != {MADE}:  # alone it is of a run that was refused at once
         if path.read_text(encoding="utf-8") == text:
             return
         if not replace_other:
-            before = read_json(path)
+            before, now = (json.loads(each)["record"] for each in (path.read_text("utf-8"), text))
+            key = next(k for k in [*record, *before] if before.get(k) != now.get(k))
+            was, is_now = (shorten(repr(r.get(key)), 80, placeholder=" ...") for r in (before, now))
             raise ValueError(
-                f"finetune: {out} holds another run: {_first_difference(before, identity)}; give "
+                f"finetune: {out} holds another run: {key} was {was} and is {is_now}; give "
                 "another folder with --out, or the same values to go on with it"
             )
         shutil.rmtree(out)
         inside = set()
-    if inside - {RUN}:
+    if inside - {MADE}:
         raise ValueError(
             f"finetune: {out} is not empty and holds no run; give another folder with --out"
         )
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)
-
-
-def of_run(choices: OwnChoices) -> OwnChoices:
-    """The same choices; where `own_model` is the folder of a run, with what that finetuned.
-
-    Raises: as `open_run`; ValueError where weights are given as well.
-    """
-    folder = Path(choices.own_model)
-    if not (folder / RUN).is_file():
-        return choices
-    if choices.own_weights:
-        raise ValueError(f"finetune: {folder} has weights of its own; leave --weights out")
-    made = _made(folder)
-    if (folder / CONFIG).is_file():
-        return choices
-    known = made.values_of("choices")  # of a run before it had one
-    given: dict[str, Any] = {
-        "own_model": known["own_model"],
-        "own_weights": str(folder / WEIGHTS),
-        "own_options": known["own_options"] | choices.own_options,
-    }
-    if not (choices.new_head or choices.head_classes):
-        given["head_classes"] = made["classes"]
-    return choices.model_copy(update=given)
-
-
-def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
-    """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
-
-    Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
-    """
-    folder = Path(folder)
-    made = _made(folder)
-    known, names = made.values_of("choices"), tuple(made["classes"])
-    if (folder / CONFIG).is_file():
-        return open_model(str(folder), device=choose_device(device)), names
-    weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
-    model = open_model(known["own_model"], weights, **how, device=choose_device(device))
-    return model, names
-
-
-def _made(folder: Path) -> Kept:
-    """What a finished run was made from. Raises: as `open_run`."""
-    if not (folder / RUN).is_file() or not (folder / WEIGHTS).is_file():
-        raise FileNotFoundError(
-            f"{folder} holds no finished run; give the --out of relevit finetune, or a model's name"
-        )
-    return read_json(folder / RUN)
-
-
-def _first_difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    then, now = ({**run, **run.get("choices", {}), "choices": None} for run in (before, now))
-    known = [*OwnChoices.model_fields, *sorted(then.keys() | now.keys())]  # choices say it best
-    key = next(k for k in known if then.get(k) != now.get(k))
-    was, is_now = (shorten(repr(run.get(key)), 80, placeholder=" ...") for run in (then, now))
-    return f"{key} was {was} and is {is_now}"
-
-
-def origin(weights: Path | None, network: nn.Module | None, name: str = "") -> str:
-    """Tells starting weights apart, those of a run's folder too; empty for those of a name."""
-    if weights is None and (Path(name) / WEIGHTS).is_file():
-        weights = Path(name) / WEIGHTS
-    if network is not None:
-        return fingerprint({key: value.cpu() for key, value in network.state_dict().items()})
-    return file_fingerprint(weights) if weights else ""
 
 
 def files_fingerprint(part: Table) -> str:

@@ -53,7 +53,7 @@ CLUTTER = (
 )  # fmt: skip
 # What a file begins with that says what wrote its folder.
 WRITTEN = {
-    "run.json": '{\n "choices": {',
+    "run.json": '{\n "record": {',
     "audit.json": '{\n "schema_version":',
     "manifest.csv": "file,model,method,target,",
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from relevit.finetune.run import DIVERGED
 from reproduction import runs
 from reproduction.params.order import NOTEBOOKS
 from reproduction.params.preset import read_preset
@@ -87,7 +88,7 @@ def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("reason", "again"), [("no room", True), (f"{runs.DIVERGED}: at step 3", False)]
+    ("reason", "again"), [("no room", True), (f"{DIVERGED}: at step 3", False)]
 )
 def test_a_run_that_failed_is_made_again_and_one_that_diverged_is_not(
     made, monkeypatch, reason, again

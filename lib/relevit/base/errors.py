@@ -14,6 +14,10 @@ PACKAGES = ("tokenizers", "transformers")
 INSTALL = "pip install relevit[text]"
 
 
+class FailedError(RuntimeError):
+    """A run that ended without results."""
+
+
 def one_line(error: Exception) -> str:
     """The text of an error on one line, cut where it gets long; its type when it has none."""
     return short(" ".join(str(error).split())) or type(error).__name__

@@ -24,7 +24,9 @@ from torch import nn
 
 from relevit.base import errors
 from relevit.base.device import at_once
+from relevit.base.errors import FailedError
 from relevit.base.files import digest, write_atomically
+from relevit.base.results import Kept, read_json
 from relevit.data.batch import Batch
 from relevit.evaluate.predictions import BATCH, predict
 from relevit.finetune.epochs import History, read
@@ -60,12 +62,28 @@ def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], 
     except Exception as error:
         if str(error).startswith(FULL):
             raise
-        traceback.print_exc(file=sys.stderr)
-        diverged = isinstance(error, FloatingPointError)
-        known["failed"] = f"{DIVERGED}: {error}" if diverged else errors.one_line(error)
+        if isinstance(error, FloatingPointError):  # a rate far too high: a finding, no accident
+            known["failed"] = f"{DIVERGED}: {error}"
+        else:
+            traceback.print_exc(file=sys.stderr)
+            known["failed"] = errors.one_line(error)
     known["seconds"] = round(time.process_time() - begun, 1)
     write_atomically(folder / MADE, json.dumps(known, indent=2, sort_keys=True) + "\n")
     return folder
+
+
+def read_run(folder: Path, *, or_diverged: bool = False) -> Kept:
+    """What MADE says of a run.
+
+    Raises: FileNotFoundError where it is not made; FailedError for one that failed, but for a
+    diverged one where that is asked for.
+    """
+    if not (folder / MADE).is_file():
+        raise FileNotFoundError(f"the run {folder.name} is not made yet")
+    made = read_json(folder / MADE)
+    if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
+        raise FailedError(f"the run {folder.name} has failed: {made['failed']}")
+    return made
 
 
 @dataclass(frozen=True, eq=False)

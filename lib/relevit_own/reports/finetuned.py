@@ -183,7 +183,7 @@ def _made(result: OwnResult) -> list[Part]:
     if run.twin:
         rule += f" It was found with {ABOUT[run.cure]}; the cure beside it ran at the same rate."
     text = f"On {run.device}, in {settings.precision}, by this command; all else is the default:"
-    if run.identity["weights"] and not run.choices.own_weights:
+    if run.given:
         text = f"{text[:-1]}, and the model was handed over in Python:"
     return [
         Part("The learning rate", [rule], figures=[figure]),

@@ -18,6 +18,7 @@ import yaml
 
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
+from relevit.finetune.run import DIVERGED
 from relevit.models.registry import PAPER_MODELS
 from reproduction import runs
 from reproduction.params import cells
@@ -25,7 +26,7 @@ from reproduction.params.order import notebook_file, reads
 from reproduction.params.preset import Preset
 from reproduction.pipeline.progress import PAGE
 from reproduction.runs import grids
-from reproduction.runs.run import DIVERGED, MADE, Row
+from reproduction.runs.run import MADE, Row
 
 FOLDER = "params"  # of a preset's results
 PLAN = "plan.json"

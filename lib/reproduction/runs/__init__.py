@@ -5,7 +5,6 @@
 """
 
 from reproduction.runs.run import (
-    DIVERGED,
     MADE,
     ORIGINAL,
     ROOM,
@@ -37,7 +36,6 @@ from reproduction.runs.run import (
 )
 
 __all__ = [
-    "DIVERGED",
     "MADE",
     "ORIGINAL",
     "ROOM",

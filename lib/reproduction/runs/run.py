@@ -23,6 +23,7 @@ from tqdm.auto import tqdm
 
 from habitats.benchmark import Benchmark, open_benchmark
 from relevit.base.device import choose_device, choose_precision
+from relevit.base.errors import FailedError
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
@@ -32,7 +33,7 @@ from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
 from relevit.finetune.epochs import LOG, WEIGHTS, History
 from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
-from relevit.finetune.run import DIVERGED, MADE, Start, named, noted
+from relevit.finetune.run import MADE, Start, named, noted, read_run
 from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
 from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
@@ -643,10 +644,6 @@ def _figures(row: Row, bench: Benchmark, weights: Path, classifier: Classifier) 
     return found
 
 
-class FailedError(RuntimeError):
-    """A run that ended without results."""
-
-
 def read(row: Row, *, or_diverged: bool = False) -> Kept:
     """What `run.json` of a row says.
 
@@ -655,16 +652,12 @@ def read(row: Row, *, or_diverged: bool = False) -> Kept:
     for.
     """
     path = row.folder / MADE
-    made = read_json(path) if path.is_file() else None
-    lacks = "is not made yet" if made is None else _older(row, made)
-    if made is None or lacks:
+    if lacks := _older(row, read_json(path)) if path.is_file() else "is not made yet":
         raise FileNotFoundError(
             f"the run {row.name} {lacks}; make all that is missing by: "
             f"python -m reproduction.pipeline {row.params.preset}"
         )
-    if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
-        raise FailedError(f"the run {row.name} has failed: {made['failed']}")
-    return made
+    return read_run(path.parent, or_diverged=or_diverged)
 
 
 def _older(row: Row, made: Kept) -> str:

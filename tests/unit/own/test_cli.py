@@ -117,7 +117,7 @@ def test_a_run_ends_in_a_report_and_a_card(run):
     ):
         assert part in page
     assert page.count("<img alt=") == 4 and 'alt=""' not in page
-    assert json.loads((run / "run.json").read_text())["classes"] == list(NAMES)
+    assert json.loads((run / "run.json").read_text())["record"]["classes"] == list(NAMES)
     assert "-0.0" not in page and ">0.000<" not in page and "without text" not in page
     assert "checkpoint_path" in page and "http" not in page.replace("https://github", "")
     card = (run / "README.md").read_text()
@@ -193,6 +193,7 @@ WRONG = {
     # names
     "explain PIC --model vit_base_patch16_244": "is unknown, nearest are vit_base_patch16_224",
     "explain PIC --model dinov2-s9": "is unknown, nearest are dinov2-s, dinov2-s8",
+    "explain PIC --model DATA": "holds no finished run nor another model with its",
     "explain PIC --method gea": "--method gea is unknown, nearest are ga, gae; use some of",
     "explain PIC --device gpu": "--device gpu; use auto, cpu, cuda",
     f"{TUNE} DATA --cure all": "--cure = 'all' (str): value error, it is unknown; use auto, label",

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -19,10 +20,12 @@ import pytest
 import torch
 from PIL import Image
 
+from relevit.base.errors import FailedError
 from relevit.finetune.epochs import WEIGHTS
+from relevit.finetune.run import MADE, Start, read_run
 from relevit.masks import AutomaticMasks
 from relevit.models.checkpoints import read_tensors, save_weights
-from relevit.models.loading import load_model
+from relevit.models.loading import load_model, open_model
 from relevit.models.spec import View
 from relevit_own import finetune as your_own
 from relevit_own import images as own_images
@@ -30,7 +33,7 @@ from relevit_own import run_folder as own_folder
 from relevit_own.choices import OwnChoices
 from relevit_own.example import on_example, write_example
 from relevit_own.finetune import NAMES, ORIGINAL
-from relevit_own.images import HELD_OUT, divide
+from relevit_own.images import HELD_OUT, divide, numbered
 from relevit_own.table import GONE, Table, read_table
 
 WITH, WITHOUT = NAMES["relevance"], NAMES["label"]
@@ -152,16 +155,70 @@ def test_changes_are_paired_image_by_image():
 
 
 @pytest.mark.slow
-def test_runs_at_near_rates_have_a_folder_each(done):
-    near = replace(done.run, choices=but(done.run.choices, rates=[1.01e-5, 1.04e-5]))
-    assert len({row.folder for row in near.table(1.01e-5)}) == 3
+def test_a_run_is_named_after_all_that_its_numbers_follow_from(done, choices, tmp_path):
+    """And after nothing else: not where its images and weights lie, nor what is tested."""
+
+    def inputs(**others):
+        asked = but(choices, **others)
+        model = open_model("tiny", asked.own_weights, answers_alone=True)
+        return your_own.inputs_of(asked, numbered(divide(asked), model, asked), model)
+
+    def copied(name, changed=()):
+        folder = shutil.copytree(choices.data, tmp_path / name)
+        for path in changed:
+            file = folder / path.relative_to(choices.data)
+            file.write_bytes(file.read_bytes() + b"?")
+        return str(folder)
+
+    row, data = done.run.table()[0], done.run.data
+    copy_of = shutil.copy(choices.own_weights, tmp_path / "mine.safetensors")
+    moved = inputs(data=copied("moved"), own_weights=str(copy_of), test_images=9, shifted=[])
+    assert replace(row, inputs=moved).name == row.name
+    network = load_model("tiny", choices.own_weights)
+    network.head.bias.data[0] += 1
+    save_weights(tmp_path / "other.safetensors", network, "tiny")
+    others = [{"own_weights": str(tmp_path / "other.safetensors")}, {"images_per_class": 2}]
+    others += [{"validation_images": 30}, {"validation_maps": 5}]
+    others += [{"data": copied("one", data.finetuning.images[:1])}]
+    others += [{"data": copied("two", data.validation.images[:1])}]
+    found = [replace(row, inputs=inputs(**each)) for each in others]
+    settings = [{"seed": 1}, {"epochs": 3}, {"batch_size": 7}, {"protocol": "described"}]
+    settings += [{"options": {"decay": 0.5}}, {"precision": "bfloat16"}, {"lr": 5.01e-6}]
+    settings += [{"weights": {"background": 1.0}}, {"lr": 5.04e-6}]
+    found += [replace(row, settings=row.settings.changed(**each)) for each in settings]
+    names = [row.name, *(each.name for each in found)]
+    assert len(set(names)) == len(names) == 16
+
+
+def test_what_failed_says_why_and_is_made_again_but_for_what_diverged(
+    choices, tmp_path, monkeypatch
+):
+    run = your_own.prepare(but(choices, rates=[5e-6], epochs=1), tmp_path / "out", "cpu")
+    (row,), finetuned, tried = run.table(), Start.finetuned, []
+
+    def failing(error, *_, **__):
+        tried.append(error)
+        raise error
+
+    monkeypatch.setattr(Start, "finetuned", partial(failing, RuntimeError("no memory is left")))
+    for _ in range(2):
+        with pytest.raises(FailedError, match=f"{row.name} has failed: no memory is left"):
+            your_own.search(run)
+    monkeypatch.setattr(Start, "finetuned", partial(failing, FloatingPointError("loss is nan")))
+    for _ in range(2):
+        assert your_own.search(run)["drop_pts"].tolist() == [float("inf")]
+    assert len(tried) == 3
+    assert read_run(run.out / row.name, or_diverged=True)["failed"] == "diverged: loss is nan"
+    monkeypatch.setattr(Start, "finetuned", finetuned)
+    assert list(your_own.networks(run, 5e-6)) == [ORIGINAL, WITHOUT]
 
 
 @pytest.mark.slow
 def test_the_twin_differs_in_the_relevance_terms_alone(done):
     ours, twin = (
-        json.loads(read_tensors(done.run.out / f"{name}_lr_{done.lr:g}" / WEIGHTS)[1]["identity"])
-        for name in ("with_relevance", "without")
+        json.loads(read_tensors(done.run.out / row.name / WEIGHTS)[1]["identity"])
+        for row in done.run.table(done.lr)
+        if row.settings.lr == done.lr
     )
     assert (ours["weights"].pop("relevance"), twin["weights"].pop("relevance")) == (0.8, 0.0)
     assert ours == twin
@@ -173,18 +230,15 @@ def test_the_twin_differs_in_the_relevance_terms_alone(done):
 
 @pytest.mark.slow
 def test_the_model_of_a_run_can_be_opened_and_begun_from(done, choices, tmp_path):
-    model, names = own_folder.open_run(str(done.run.out), "cpu")  # a path may be text
-    assert names == done.run.data.classes
+    model = open_model(str(done.run.out), device="cpu")
+    assert model.spec.names == done.run.data.classes
     asked = but(choices, own_model=str(done.run.out), own_weights="", head_classes=[])
     begun = your_own.prepare(asked, tmp_path / "out", "cpu").model
     for key, value in done.models[WITH].state_dict().items():
         assert torch.equal(model.network.state_dict()[key], value)
         assert torch.equal(begun.network.state_dict()[key], value)
-    with pytest.raises(ValueError, match="has weights of its own; leave --weights out"):
-        own_folder.of_run(but(asked, own_weights="mine.pth"))
-    for opened in (own_folder.open_run, lambda out: own_folder.of_run(but(asked, own_model=out))):
-        with pytest.raises(FileNotFoundError, match="holds no finished run; give the --out"):
-            opened(str(tmp_path / "out"))
+    with pytest.raises(ValueError, match="has weights of its own; leave others out"):
+        your_own.prepare(but(asked, own_weights="mine.pth"), tmp_path / "other", "cpu")
 
 
 def test_tokens_of_frozen_blocks_are_kept_until_the_run_is_finished(choices, tmp_path, monkeypatch):
@@ -202,9 +256,8 @@ def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     command = [sys.executable, "-c", RUN, choices.model_dump_json(), str(out)]
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}
     process = subprocess.Popen(command, env=alike)
-    while (
-        process.poll() is None and not (out / "with_relevance_lr_5e-06" / "checkpoint.pt").exists()
-    ):
+    checkpoint = done.run.table()[0].name + "/checkpoint.pt"
+    while process.poll() is None and not (out / checkpoint).exists():
         time.sleep(0.005)
     assert process.poll() is None, "it ended before the moment came"
     process.send_signal(signal.SIGKILL)
@@ -212,6 +265,10 @@ def test_killed_it_ends_with_the_same_bytes(done, choices, tmp_path):
     subprocess.run(command, check=True, env=alike)
     ours, theirs = contents(out), contents(done.run.out)
     assert set(ours) == set(theirs)
+    for each in (ours, theirs):  # how long it took is beside what it is
+        for name in [*each]:
+            if name.endswith(f"/{MADE}"):
+                each[name] = json.loads(each[name]) | {"seconds": 0}
     assert [name for name in theirs if ours[name] != theirs[name]] == ["log.txt"]
     assert "rate 5e-06, cure relevance: going on from epoch" in ours["log.txt"].decode()
 
@@ -381,12 +438,12 @@ def test_a_rate_is_found_even_where_none_passes_the_rule(done):
 def test_a_folder_with_another_run_is_left_alone_but_for_a_notebooks(choices, tmp_path):
     out, mine = tmp_path / "run", tmp_path / "mine"
     your_own.prepare(choices, out, "cpu")
-    (out / "with_relevance_lr_5e-06").mkdir()
+    (out / "made").mkdir()
     other = but(choices, epochs=3)
     with pytest.raises(ValueError, match=r"holds another run: epochs was 2 and is 3; give another"):
         your_own.prepare(other, out, "cpu")
     your_own.prepare(choices, out, "cpu", replace_other=True)
-    assert (out / "with_relevance_lr_5e-06").is_dir(), "the same run goes on"
+    assert (out / "made").is_dir(), "the same run goes on"
     your_own.prepare(other, out, "cpu", replace_other=True)
     assert {path.name for path in out.iterdir()} == {"run.json"}
     mine.mkdir()
@@ -412,7 +469,7 @@ def test_what_is_frozen_in_a_given_network_is_said_before_the_work(choices, tmp_
     assert f"note: {blocks} of the {count} weights to train stay frozen" in note
     assert note.split("note: ")[1] in run.data.notes
     network.requires_grad_(True)
-    (tmp_path / "out" / "with_relevance_lr_5e-06").mkdir()
+    (tmp_path / "out" / "made").mkdir()
     with pytest.raises(ValueError, match=r"holds another run: frozen was \['blocks\.0"):
         your_own.prepare(choices, tmp_path / "out", "cpu", network=network)
     network.requires_grad_(False)
