@@ -172,6 +172,7 @@ ROOM = of("b", role="room")
         ("no room", "taken for granted, and not so here: b", [A, NEEDS_B]),
         ("undecided", "taken for granted, and not shown here: c", [A, NEEDS_C]),
         ("holds", "", [A, EITHER]),
+        ("holds", "", [of("ab", by="who"), of("ab", by="who", role="needs")]),
         ("no room", "no gain could be seen: b", [C, ROOM]),
         ("holds", "", [A, ROOM]),
         ("holds", "", [less(side="above", line=1.5)]),

@@ -66,7 +66,7 @@ def test_our_variants_stand_in_the_rows_of_the_papers_that_have_the_same_class_t
     assert found["shifted sets"]["ours"].tolist() == theirs["shifted_average"].tolist()
 
 
-def test_the_papers_own_numbers_beside_themselves_do_not_differ():
+def test_the_papers_own_numbers_beside_themselves_differ_by_what_is_added():
     """As the runs of one model, which stands beside the mean over the paper's."""
     runs, split = papers.runs(*papers.SEVEN)[papers.RUNS], papers.split()[papers.SPLIT]
     variants = papers.ablations(*papers.TWO)[papers.ABLATIONS]
@@ -85,5 +85,6 @@ def test_the_papers_own_numbers_beside_themselves_do_not_differ():
     cases |= {("main_T3", ""): claims.map_changes(tuned[papers.TUNED + "segmentation"], "vit-b")}
     cases |= {("supp_T12", ""): claims.map_changes(tuned[papers.TUNED + "perturbation"], "vit-b")}
     for (name, metric), ours in cases.items():
-        found = claims.compared(published_rows(name), ours, metric)
-        assert len(found) and found["difference"].abs().max() < 1e-9, name
+        higher = ours.assign(ours=ours["ours"] + 2)
+        found = claims.compared(published_rows(name), higher, metric)
+        assert len(found) and (found["difference"] - 2).abs().max() < 1e-9, name

@@ -63,8 +63,9 @@ def made_up(**arms: float) -> pd.DataFrame:
     rng, rows = np.random.default_rng(0), []
     for model, (arm, on) in stored.MODELS.items():
         for seed in (0, 1):
-            for name in TEST_SETS:
-                seen = {"dataset": name, "index": range(40), "right": rng.random(40) < arms[model]}
+            for many, name in enumerate(TEST_SETS, 32):  # sets weigh the same, however large
+                right = rng.random(many) < arms[model]
+                seen = {"dataset": name, "index": range(many), "right": right}
                 of = {"world": "own", "seed": seed, "arm": arm, "relevance": on, "in_a": True}
                 rows.append(pd.DataFrame(seen).assign(**of, label=0, prediction=0, label_rank=0))
     return pd.concat(rows, ignore_index=True)
@@ -76,6 +77,9 @@ def test_three_lines_are_the_librarys_number():
     pairs = images["with"] - images["without"]
     row = paired.added_table(answers).iloc[0]
     assert pairs.groupby("dataset").mean().mean().mean() == pytest.approx(row["adds_pts"])
+    assert stored.changes(images, "without").at["with", "change_pts"] == pytest.approx(
+        row["adds_pts"]
+    )
     assert stored.interval(pairs) == pytest.approx(tuple(row[["adds_low_pts", "adds_high_pts"]]))
     assert set(images.index.unique("dataset")) == set(SHIFTED_SETS)
 
