@@ -18,6 +18,7 @@ from reproduction.claims.judging import (
     NO_ROOM,
     NOT_TESTABLE,
     PAPERS,
+    SAME,
     UNDECIDED,
     VERDICTS,
     Verdict,
@@ -26,11 +27,12 @@ from reproduction.paper import published
 from reproduction.runs.effects import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
-# White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
-# those that do not are grey.
+# White on these is easy to read. Those that decide have colours, two of them those of gain and loss
+# in pictures; those that do not are grey.
 COLOURS = {
     HOLDS: RIGHT,
     CONTRADICTED: WRONG,
+    SAME: "#2f6b66",
     UNDECIDED: "#3d434c",
     NO_ROOM: "#545b66",
     NOT_TESTABLE: "#69707d",
