@@ -74,6 +74,8 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 
 decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (docs/decide.md)
 	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)
+	$(BIN)/python -m reproduction.claims.decided
+	$(BIN)/python tools/context_pictures.py decide
 
 photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)
