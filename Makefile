@@ -20,7 +20,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study controls photos class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study controls decide photos class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -71,6 +71,11 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 	$(BIN)/python -m reproduction.pipeline controls_things $(AT_ONCE)
 	$(BIN)/python -m reproduction.runs.studies controls
 	$(BIN)/python tools/context_pictures.py controls
+
+decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (docs/decide.md)
+	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)
+	$(BIN)/python -m reproduction.claims.decided
+	$(BIN)/python tools/context_pictures.py decide
 
 photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)

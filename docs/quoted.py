@@ -543,6 +543,23 @@ def write_judged() -> None:
         (RESULTS / name).write_text(text, encoding="utf-8")
 
 
+def _decide() -> Table:
+    """Each claim that `make decide` judges, beside its plan and what was predicted."""
+
+    def first(row: pd.Series) -> str:
+        parts = row["number"].split("; ")
+        return "; ".join(parts[:2]) + (f"; and {len(parts) - 2} more" if parts[2:] else "")
+
+    return read("decide"), {
+        "claim": "id",
+        "`make reproduce`": "workshop",
+        "planned": "planned",
+        "predicted": "predicted",
+        "`make decide`": "verdict",
+        "numbers": lambda row: first(row) or row["reason"],
+    }
+
+
 def _stages() -> Table:
     """What each notebook costs, and the claims that its run in `workshop` decides."""
     claims = read("claims").query("verdict in ('holds', 'contradicted')")
@@ -577,6 +594,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "photos_doses": _photos_doses,
     "photos_elsewhere": _photos_elsewhere,
     "photos_rates": _photos_rates,
+    "decide": _decide,
     "doses": _doses,
     "stages": _stages,
     "study": _study,

@@ -22,6 +22,7 @@ from relevit.base.files import project_root
 from relevit.evaluate import look
 from relevit.models import load_model
 from reproduction import plots, runs
+from reproduction.claims.report import COLOURS
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
 from reproduction.params.cells import Params, params_of
@@ -213,7 +214,27 @@ def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: in
     axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
 
 
+def verdicts(found: pd.DataFrame) -> plt.Figure:
+    """The effects in points that decide, by claim; grey is what is no difference."""
+    rows = found[(found["d"] > 0) & np.isfinite(found["low"])].iloc[::-1].reset_index(drop=True)
+    figure, axis = plt.subplots(figsize=(9, 1 + 0.19 * len(rows)))
+    axis.barh(rows.index, 2 * rows["d"], left=-rows["d"], height=1, color=plots.FAINT, label="d")
+    for says, colour in COLOURS.items():
+        part = rows[rows["says"] == says]
+        ends = part["value"] - part["low"], part["high"] - part["value"]
+        how = {"fmt": "o", "color": colour, "capsize": 2, "markersize": 3}
+        if len(part):
+            axis.errorbar(part["value"], part.index, xerr=ends, label=says, **how)
+    axis.set_yticks(rows.index, rows["id"] + "  " + rows["name"].str.slice(0, 48), fontsize=7)
+    axis.axvline(0, color=plots.INK, linewidth=1)
+    axis.set(xlabel="points", ylim=(-1, len(rows)))
+    axis.legend(loc="lower center", bbox_to_anchor=(0.4, 1), ncols=5, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
 PICTURES = {
+    "decide": lambda: verdicts(_read("decide_numbers")),
     "study": study,
     "photos": lambda: photographs(_read("photos_doses"), _read("notes/doses")),
     "controls": lambda: controls(_read("controls").dropna(subset=["adds_pts"])),

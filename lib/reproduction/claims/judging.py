@@ -5,6 +5,9 @@ a 95 % interval over seeds and images, which is held against the number's line.
 
 - *holds*: of every number the whole interval is on the right side of its line.
 - *contradicted*: of some number the whole interval is on the wrong side.
+- *no difference*: of each number that is not on its side the whole interval is within `d` of its
+  line. That is what the paper's own tables have there, in the mean over its models, or else one
+  point; a criterion says which.
 - *undecided*: the line is within an interval; or there is none, because of one seed alone.
 - *no room*: what the claim takes for granted is not so here, so that there is nothing to see.
 - *not testable*: a table, a model, a run or images that the claim needs are not there, or no run
@@ -30,9 +33,9 @@ import pandas as pd
 
 from reproduction.claims.numbers import Lacking, Number
 
-HOLDS, CONTRADICTED, UNDECIDED = "holds", "contradicted", "undecided"
-NO_ROOM, NOT_TESTABLE = "no room", "not testable"
-VERDICTS = (HOLDS, CONTRADICTED, UNDECIDED, NO_ROOM, NOT_TESTABLE)
+HOLDS, CONTRADICTED, SAME = "holds", "contradicted", "no difference"
+UNDECIDED, NO_ROOM, NOT_TESTABLE = "undecided", "no room", "not testable"
+VERDICTS = (HOLDS, CONTRADICTED, SAME, UNDECIDED, NO_ROOM, NOT_TESTABLE)
 SHOWN = 6  # numbers of a claim in a table
 MOST = 100  # times the seeds or images: beyond that nothing here decides a number
 FEWEST = 3  # seeds of an interval that is worth something
@@ -234,6 +237,8 @@ def _decide(found: Iterable[list[Number]]) -> tuple[str, str, list[Number]]:
     full = [one for some in room for one in some if not one.met and math.isfinite(one.low)]
     if any(_same(part, one) for part in missed for one in full):
         return NO_ROOM, f"no gain could be seen: {_named(full)}", counted
+    if all(part.small for part in missed):
+        return SAME, f"within d of the line: {_named(missed)}", counted
     single = any(math.isinf(part.high) for part in missed)
     alone = "; too few seeds for an interval over seeds" * single
     return UNDECIDED, f"cannot be told: {_named(missed)}{alone}", counted

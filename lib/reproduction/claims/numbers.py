@@ -34,7 +34,8 @@ class Number(NamedTuple):
 
     `known` is False for a number without any error, as a count: it can be on its side, and
     contradicts nothing. `group` are the values that tell it from others of the same name. `role`: a
-    *part* decides; *needs* is taken for granted; *room* says whether a gain could be seen.
+    *part* decides; *needs* is taken for granted; *room* says whether a gain could be seen. `d`: the
+    largest distance from the line that is no difference; 0 where none was fixed.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Number(NamedTuple):
     group: Mapping[str, object] = {}
     runs: int = 0
     role: str = "part"
+    d: float = 0.0
 
     @property
     def met(self) -> bool:
@@ -75,6 +77,12 @@ class Number(NamedTuple):
         return self.known and (under if self.side in ("above", "at least", "not below") else over)
 
     @property
+    def small(self) -> bool:
+        """Whether the whole interval is within `d` of the line."""
+        ends = (self.low - self.line, self.high - self.line)
+        return self.known and 0 < max(map(abs, ends)) <= self.d + EPS
+
+    @property
     def ahead(self) -> float:
         """By how much the number is on the right side of its line; below 0 on the wrong one."""
         if self.side == "within":
@@ -93,7 +101,8 @@ class Number(NamedTuple):
             text += " (too few seeds)"
         elif self.known:
             text += f" ({show(self.low)} to {show(self.high)})"
-        return f"{text}, {self.side} {'±' * (self.side == 'within')}{self.line:g}"
+        text += f", {self.side} {'±' * (self.side == 'within')}{self.line:g}"
+        return text + (f", d {self.d:.2g}" if self.d else "")
 
 
 @dataclass(frozen=True)
@@ -140,10 +149,11 @@ class Numbers:
 
     def held(
         self, side: str, line: float = 0.0, name: str = "", *, parts: int = 1, runs: int = 2,
-        role: str = "part",
+        role: str = "part", d: float | Mapping[str, float] = 0.0,
     ) -> list[Number]:  # fmt: skip
         """Each number with its interval and line; fewer than `runs` seeds have none.
 
+        `d` is that of all, or by the last of the `keys`.
         Raises: Lacking for fewer than `parts` numbers.
         """
         frame = self.frame
@@ -159,7 +169,8 @@ class Numbers:
             words = " ".join(filter(None, (name, *map(str, group.values()))))
             low, high, known = _ends(one, line, runs)
             plain = Number(words, float(one["x"]), low, high, side, line, known, group)
-            found.append(plain._replace(runs=int(one["runs"]), role=role))
+            small = d[one[self.keys[-1]]] if isinstance(d, Mapping) else d
+            found.append(plain._replace(runs=int(one["runs"]), role=role, d=abs(float(small))))
         return found
 
 

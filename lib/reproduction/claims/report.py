@@ -18,19 +18,22 @@ from reproduction.claims.judging import (
     NO_ROOM,
     NOT_TESTABLE,
     PAPERS,
+    SAME,
     UNDECIDED,
     VERDICTS,
     Verdict,
 )
+from reproduction.claims.numbers import Number
 from reproduction.paper import published
 from reproduction.runs.effects import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
-# White on these is easy to read. Those that decide have the colours of gain and loss in pictures,
-# those that do not are grey.
+# White on these is easy to read. Those that decide have colours, two of them those of gain and loss
+# in pictures; those that do not are grey.
 COLOURS = {
     HOLDS: RIGHT,
     CONTRADICTED: WRONG,
+    SAME: "#2f6b66",
     UNDECIDED: "#3d434c",
     NO_ROOM: "#545b66",
     NOT_TESTABLE: "#69707d",
@@ -86,6 +89,27 @@ def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
         rows.append((paper, one.id, claim, *found, one.criterion))
     columns = ["paper", "id", "claim", "verdict", "number", "reason", "ours", "decides", "source"]
     return pd.DataFrame(rows, columns=[*columns, "evidence", "criterion"])
+
+
+def number_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
+    """The numbers that decide, a row each, those of no claim left out.
+
+    Columns: id, verdict of the claim, name, value, low, high, side and line, d (0: none), seeds,
+    and `says`: what the number alone would come to.
+    """
+    rows = [
+        (one.id, one.verdict, part.name, part.value, part.low, part.high, part.side, part.line,
+         part.d, part.runs, _says(part))
+        for one in verdicts
+        for part in one.parts
+    ]  # fmt: skip
+    columns = ["id", "verdict", "name", "value", "low", "high", "side", "line", "d", "seeds"]
+    return pd.DataFrame(rows, columns=[*columns, "says"])
+
+
+def _says(part: Number) -> str:
+    found = {HOLDS: part.met, CONTRADICTED: part.against, SAME: part.small}
+    return next((verdict for verdict, so in found.items() if so), UNDECIDED)
 
 
 def verdict_counts(table: pd.DataFrame) -> pd.DataFrame:

@@ -188,6 +188,12 @@ ROOM = of("b", role="room")
         ("holds", "", [of("c", side="not above")]),
         ("holds", "", [of("c", side="not below")]),
         ("contradicted", "", [of("b", side="within", line=0.5)]),
+        ("no difference", "within d of the line: ad d", [of("ad", by="who", d={"a": 0.1, "d": 1})]),
+        ("no difference", "", [of("d", side="below", d=1)]),
+        ("undecided", "", [of("d", d=0.1)]),
+        ("undecided", "cannot be told: d; c", [of("d", d=1), C]),
+        ("contradicted", "", [of("d", d=1), B]),
+        ("no room", "", [of("d", d=1), ROOM]),
     ],
 )
 def test_the_verdict_on_made_rows(verdict, reason, numbers):

@@ -1,9 +1,12 @@
 """What the report shows of verdicts, and our numbers beside the paper's."""
 
+import html
+
 import pandas as pd
 import pytest
 
 from reproduction import claims
+from reproduction.claims import decided
 from reproduction.paper import published_ablation, published_ablations, published_rows
 
 from . import papers
@@ -17,12 +20,26 @@ def test_the_page_has_sentence_criterion_number_and_source_of_each_claim():
     row = found.set_index("id").loc["RV-01"]
     assert row["verdict"] == "holds" and row["evidence"] == "03_robustness"
     assert "objectnet +5.0, above 0" in row["number"]
-    page = claims.verdict_page(found)
+    page = html.unescape(claims.verdict_page(found))
     assert "Would decide it: decided" not in page
     for text in (row["claim"], row["criterion"], row["source"], "criterion", "not testable"):
         assert text in page
     counts = claims.verdict_counts(found)
     assert counts.loc["RobustViT", "all"] == len(VERDICTS) == counts.loc["all"].drop("all").sum()
+
+
+def test_each_number_says_by_itself_what_the_claim_says_by_all():
+    """A claim that holds has no other number; one that is contradicted has such a one."""
+    mixed = CHANGES.assign(change_top1_pts=CHANGES["change_top1_pts"] * ([1, 1, -1] * 3))
+    found = decided.verdicts(
+        {papers.CHANGES: mixed}, pd.DataFrame({"id": ["RV-12"], "planned": "", "predicted": "holds", "why": ""})
+    )
+    table, numbers = found["decide"].set_index("id"), found["decide_numbers"]
+    assert table.at["RV-12", "verdict"] == "not testable" and {"RV-01", "RV-02"} < {*table.index}
+    for claim, part in numbers.groupby("id"):
+        verdict = table.at[claim, "verdict"]
+        assert (set(part["says"]) == {"holds"}) == (verdict == "holds"), claim
+        assert ("contradicted" in set(part["says"])) == (verdict == "contradicted"), claim
 
 
 @pytest.mark.parametrize(("low", "told"), [(2.0, "more than chance"), (-2.0, "may be chance")])

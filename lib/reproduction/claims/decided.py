@@ -1,0 +1,48 @@
+"""What `make decide` came to: its verdicts beside those of `make reproduce`, and its numbers.
+
+`python -m reproduction.claims.decided` judges the tables that are there of the preset `decide`, and
+writes docs/results/decide.csv and decide_numbers.csv. What was predicted stood before the runs, in
+docs/results/notes/decide_predictions.csv (docs/decide.md).
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from relevit.base.files import project_root
+from reproduction.claims.judging import NOT_TESTABLE, UNDECIDED, judge
+from reproduction.claims.report import ResultTables, number_table, verdict_table
+
+PRESET, YES = "decide", {True: "yes", False: "no"}
+RESULTS = project_root() / "docs" / "results"
+
+
+def verdicts(tables: ResultTables, predicted: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """By file: the verdicts on what was predicted, or could be judged; and their numbers.
+
+    `held`: whether the prediction did; `decided`: whether a claim was that the plan had promised.
+
+    The preset's own runs have the class term of Eq. 4, so that they are the method's.
+    """
+    found = judge(tables)
+    table = verdict_table(found)[["id", "claim", "verdict", "number", "reason", "evidence"]]
+    table = table.merge(predicted.drop(columns="why"), on="id", how="left")
+    judged = (table["verdict"] != NOT_TESTABLE) | table["predicted"].notna()
+    known, open_ = table["predicted"].notna(), [UNDECIDED, NOT_TESTABLE]
+    table["held"] = (table["predicted"] == table["verdict"]).map(YES).where(known)
+    promised = known & table["planned"].notna() & ~table["planned"].isin(open_)
+    table["decided"] = (~table["verdict"].isin(open_)).map(YES).where(promised)
+    return {"decide": table[judged], "decide_numbers": number_table(found)}
+
+
+def main() -> None:
+    folder = project_root() / "outputs" / PRESET
+    tables = ResultTables({path.name: path for path in folder.iterdir() if path.name[:2].isdigit()})
+    predicted = pd.read_csv(RESULTS / "notes" / "decide_predictions.csv")
+    for name, table in verdicts(tables, predicted).items():
+        path = RESULTS / f"{name}.csv"
+        table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
+
+
+if __name__ == "__main__":
+    main()
