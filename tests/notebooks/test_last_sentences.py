@@ -13,6 +13,7 @@ from relevit import iav
 from relevit.evaluate.intervals import mean_interval
 from reproduction import plots
 from reproduction.lessons.last import STORED, closing, side, stored
+from reproduction.measures import judge
 from reproduction.params.cells import params_of
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
@@ -59,15 +60,15 @@ def pointing(lead: float) -> dict:
     return {"two_objects": rows.assign(**ends), "duo": True}
 
 
-def truth(lead: float) -> dict:
-    methods = ["raw_attention", "gae"]
+def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
+    """By `lead` GAE is truer; by `outline` and `worth` these tests prefer it to raw attention."""
     level = np.random.default_rng(0).normal(60, 4, COUNT)
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
-    true = pd.DataFrame({"raw_attention": level, "gae": level + lead + wiggle, "(flat)": 50.0})
-    scores = [("truth_pct", true[name].mean(), name) for name in methods]
-    scores += [(score, 1.0, name) for score in ("miou_pct", "erasing_pts") for name in methods]
-    three = pd.DataFrame(scores, columns=["score", "value", "method"])
-    return {"drawn": True, "METHODS": methods, "true": true, "three": three}
+    raw = pd.DataFrame(dict.fromkeys(("truth_pct", "miou_pct", "erasing_pts"), level))
+    gae = raw.add(wiggle, axis=0).add((lead, outline, worth), axis=1)
+    found = {"raw_attention": raw, "gae": gae, "(flat)": 0 * raw + 50 + wiggle[:, None]}
+    methods = ["raw_attention", "gae"]
+    return {"drawn": True, "METHODS": methods, "found": found, "three": judge.compared(found)}
 
 
 def agreement(lead: float) -> dict:
@@ -121,6 +122,7 @@ NAMES = {
     "side": side,
     "mean_interval": mean_interval,
     "plots": plots,
+    "judge": judge,
     "torch": torch,
     "iav": iav,
 }
@@ -138,6 +140,19 @@ def test_the_last_sentence_turns_with_its_numbers(name, turn, capsys):
     exec(last_cell(name).source, NAMES | MADE[name](TURNS[turn]))
     printed = capsys.readouterr().out
     assert [key for key, words in TOLD[name].items() if words in printed] == [turn]
+
+
+@pytest.mark.parametrize(
+    ("leads", "words"),
+    [
+        ((8.0, 8.0, 8.0), "The tests choose one map: GAE."),
+        ((8.0, 0.0, 8.0), "The tests may choose one map: GAE."),
+        ((8.0, -8.0, 0.0), "The tests do not choose one map."),
+    ],
+)
+def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
+    exec(last_cell("07_segmentation").source, NAMES | truth(*leads))
+    assert words in capsys.readouterr().out
 
 
 def test_claims_that_hold_and_that_do_not_are_weighed(capsys):
