@@ -32,7 +32,9 @@ class Lesson(NamedTuple):
 LESSONS = {
     "00_start": Lesson(
         "and often wrong elsewhere, also where the home alone is another",
-        lambda val, a, home, beyond, low, _: val >= 90 and a < min(val, home) - 15 and low > 30,
+        lambda val, a, home, lost, _, high, *found: (
+            val >= 90 and a < min(val, home) - 15 and lost < high < 0 and found[-2] > 30
+        ),
     ),
     "01_masks": Lesson(
         "masks without a label", lambda patches, refined, found: refined > patches > 30 < found
@@ -119,11 +121,15 @@ TURNED = {  # mean and 95 % interval
     "open": (0.5, -1.0, 2.0),
 }
 VERBS = {  # up and down, of each sentence
-    "00_start": [("misleads", "does not mislead")],
+    "00_start": [
+        ("gains some", "loses some"),
+        ("moves onto", "moves off"),
+        ("misleads", "does not mislead"),
+    ],
     "02_finetune": [("moves onto", "moves off"), ("gains answers", "pays with")],
     "03_robustness": [("relevance adds", "takes away"), ("the animal adds", "costs")],
     "04_cures": [("leads", "trails")],
-    "05_ablations": [("term adds", "costs"), ("still gains", "loses")],
+    "05_ablations": [("term adds", "costs"), ("gains answers", "loses answers")],
 }
 
 
@@ -143,8 +149,9 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
     if name == "00_start":
         bench = SimpleNamespace(composable=True)
         table = pd.DataFrame({"dataset": ["val", "a"], "top1_pct": [90.0, 50.0]})
-        return {"bench": bench, "accuracy": table, "right": [97.0, 50.0], "hits": of_one,
-                "chance": 0.0, "mean_interval": mean_interval}  # fmt: skip
+        pair = [0 * of_one, of_one]
+        return {"bench": bench, "accuracy": table, "right": pair, "on_animal": pair,
+                "hits": of_one, "chance": 0.0}  # fmt: skip
     if name == "02_finetune":
         shown = ["relevance on the object, %", "right answers, %"]
         looks = [SimpleNamespace(on_object_pct=part, right=part) for part in (0 * of_one, of_one)]
@@ -161,9 +168,9 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         table = pd.DataFrame([ends("lead", numbers)] * 2, rows)
         exact = pd.DataFrame([{"cure": "swap", "change_pts": numbers[0]}])
         return {"found": found, "study": table, "exact": exact}
-    amounts = pd.DataFrame([numbers], ["8 classes"], ["change_pts", "low_pts", "high_pts"])
     of_parts = {(run, "the background term"): numbers for run in found}
-    return {"found": of_parts, "changes": {"yours": amounts}, "PARTS": {"full": "all terms"}}
+    loss = {"full": 0.03, "exact_gradient": 0.02}
+    return {"found": of_parts, "exact": found, "loss": loss}
 
 
 @pytest.mark.parametrize("outcome", TURNED)
