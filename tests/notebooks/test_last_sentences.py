@@ -36,9 +36,9 @@ TOLD = {
         "below": "they look away from what the decision hangs on.",
     },
     "09_text": {
-        "above": "The model needs the words that token-wise marks.",
-        "between": "So few texts do not tell whether it needs these words.",
-        "below": "It needs them less than others: token-wise marks the wrong words.",
+        "above": "The model needs the tokens that token-wise marks.",
+        "between": "So few texts do not tell whether it needs these.",
+        "below": "It needs them less than others: token-wise marks the wrong ones.",
     },
     "10_your_own": {
         "above": "a: relevance adds +8.0 points (+4.0 to +12.0) to labels, and comes to +8.0",
@@ -65,7 +65,7 @@ def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
     level = np.random.default_rng(0).normal(60, 4, COUNT)
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
     raw = pd.DataFrame(dict.fromkeys(("truth_pct", "miou_pct", "erasing_pts"), level))
-    gae = raw.add(wiggle, axis=0).add((lead, outline, worth), axis=1)
+    gae = raw.add(wiggle, axis=0) + np.array([lead, outline, worth])
     found = {"raw_attention": raw, "gae": gae, "(flat)": 0 * raw + 50 + wiggle[:, None]}
     methods = ["raw_attention", "gae"]
     return {"drawn": True, "METHODS": methods, "found": found, "three": judge.compared(found)}
@@ -85,9 +85,7 @@ def agreement(lead: float) -> dict:
 def erasing(lead: float) -> dict:
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
     hits = pd.DataFrame({"random": 80.0, "token_wise": 80 - lead + wiggle})
-    lost = hits["random"] - hits["token_wise"]
-    low, high = mean_interval(torch.tensor(lost.to_numpy()))
-    return {"hits": hits, "lost": lost, "low": low, "high": high}
+    return {"hits": hits, "lost": hits["random"] - hits["token_wise"]}
 
 
 def own(lead: float) -> dict:
