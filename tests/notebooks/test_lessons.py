@@ -164,8 +164,8 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
     if name == "04_cures":
         photos = pd.DataFrame([{"arm": "swap"} | ends("over_relevance", numbers)])
         monkeypatch.setattr(stored, "result", lambda _: photos)
-        rows = pd.MultiIndex.from_tuples([("annotated", "l1"), ("boxes", "swap")])
-        table = pd.DataFrame([ends("lead", numbers)] * 2, rows)
+        cases = [("annotated", "l1"), ("annotated", "swap_strange"), ("boxes", "swap")]
+        table = pd.DataFrame([ends("lead", numbers)] * 3, pd.MultiIndex.from_tuples(cases))
         exact = pd.DataFrame([{"cure": "swap", "change_pts": numbers[0]}])
         return {"found": found, "study": table, "exact": exact}
     of_parts = {(run, "the background term"): numbers for run in found}
