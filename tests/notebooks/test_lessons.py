@@ -37,7 +37,10 @@ LESSONS = {
         ),
     ),
     "01_masks": Lesson(
-        "masks without a label", lambda patches, refined, found: refined > patches > 30 < found
+        "refining adds to masks without a label",
+        lambda patches, refined, kept, adds, low, _, found, *__: (
+            kept > refined > patches > 30 < found and adds > low > 0
+        ),
     ),
     "02_finetune": Lesson(
         "relevance goes to the object, and few answers are paid",
@@ -126,6 +129,7 @@ VERBS = {  # up and down, of each sentence
         ("moves onto", "moves off"),
         ("misleads", "does not mislead"),
     ],
+    "01_masks": [("adds overlap", "costs overlap"), ("finds more", "misses more")],
     "02_finetune": [("moves onto", "moves off"), ("gains answers", "pays with")],
     "03_robustness": [("relevance adds", "takes away"), ("the animal adds", "costs")],
     "04_cures": [("leads", "trails")],
@@ -152,6 +156,15 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         pair = [0 * of_one, of_one]
         return {"bench": bench, "accuracy": table, "right": pair, "on_animal": pair,
                 "hits": of_one, "chance": 0.0}  # fmt: skip
+    if name == "01_masks":
+        rows = pd.MultiIndex.from_product([["training"], ["coarse", "refined"]])
+        table = pd.DataFrame(50.0, rows, ["overlap (%)", "overlap of the kept (%)"])
+        stages = [
+            pd.DataFrame({"stage": stage, "iou_pct": 50 + part, "located": 0.5 + 0.01 * part})
+            for stage, part in (("coarse", 0 * of_one), ("refined", of_one))
+        ]
+        quality = pd.concat(stages).assign(images="training", seed=0).reset_index()
+        return {"table": table, "quality": quality, "torch": torch}
     if name == "02_finetune":
         shown = ["relevance on the object, %", "right answers, %"]
         looks = [SimpleNamespace(on_object_pct=part, right=part) for part in (0 * of_one, of_one)]
