@@ -106,7 +106,7 @@ def said(name: str) -> str:
 
 
 def test_every_notebook_has_a_lesson():
-    """An appendix, such as 03a_robustness, needs none."""
+    """Those of appendices, such as 03a_robustness, are in `test_last_sentences`."""
     taught = [name for name in NOTEBOOKS if name[2] != "a"]
     assert sorted(LESSONS) == sorted(taught)
 
