@@ -65,9 +65,9 @@ TOLD = {  # words that are said at this turn alone
         "below": "GAE: 42 % (38 to 46). It points at the other animal.",
     },
     "07_segmentation": {
-        "above": "GAE is truer.",
-        "between": "So few scenes do not tell them apart.",
-        "below": "Raw attention is truer, though it knows no class.",
+        "above": ["GAE is truer.", "it rewards something else"],
+        "between": ["So few scenes do not tell them apart.", "so few scenes do not tell."],
+        "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
         "above": "they do choose what the decision hangs on.",
@@ -106,7 +106,8 @@ def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
     raw = pd.DataFrame(dict.fromkeys(("truth_pct", "miou_pct", "erasing_pts"), level))
     gae = raw.add(wiggle, axis=0) + np.array([lead, outline, worth])
-    found = {"raw_attention": raw, "gae": gae, "(flat)": 0 * raw + 50 + wiggle[:, None]}
+    flat = 0 * raw + 50 + wiggle[:, None]
+    found = {"raw_attention": raw, "gae": gae, "(flat)": flat, "(true worths)": raw - lead}
     methods = ["raw_attention", "gae"]
     return {"drawn": True, "METHODS": methods, "found": found, "three": judge.compared(found)}
 
