@@ -15,9 +15,12 @@ from reproduction.params.order import NOTEBOOKS, notebook_file
 ROOT = Path(__file__).parents[2]
 PATHS = [ROOT / notebook_file(name) for name in NOTEBOOKS]
 LONGEST_CELL = 25  # lines
+READ_BEFORE_THE_LAST = 12  # cells that are not folded, of a lesson
+FIRST_IMPORTS = 5
 PROSE_WITHIN = 3  # cells before a code cell, one of which is prose
 FIRST_CELL_NAMES = ("Source", "You will learn", "Run time", "In the repository", "Not reproduced")
 CHECKED = "nbval-check-output"
+IMPORTS = ast.Import | ast.ImportFrom
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +96,22 @@ def test_parameters_are_checked_at_once(path, notebook):
     assert len(ast.parse(after.source).body) == 2, "only the import and cfg: nothing heavy before"
 
 
+def test_a_lesson_is_read_in_one_sitting(path, notebook):
+    """At most so many cells before its last sentence, and imports where they are used."""
+    cells, folded = notebook.cells, {"sources", "parameters", "bookkeeping"}
+    (last,) = tagged(notebook, "lesson")
+    read = [
+        cell
+        for cell in cells[: cells.index(last)]
+        if not folded & set(cell.metadata.get("tags", []))
+    ]
+    opening = code_cells(notebook)[2]
+    imports = [node for node in ast.parse(opening.source).body if isinstance(node, IMPORTS)]
+    if path.stem[2] != "a":  # an appendix answers a referee
+        assert len(read) <= READ_BEFORE_THE_LAST
+        assert len(imports) <= FIRST_IMPORTS
+
+
 def test_code_is_plain_python_in_short_cells_that_leave_the_machine_alone(notebook):
     for cell in code_cells(notebook):
         ast.parse(cell.source)  # so there is no !pip and no %cd
@@ -133,7 +152,7 @@ def test_calls_of_the_library_fit_what_it_offers(notebook):
     names, wrong = {}, []
     nodes = [node for cell in code_cells(notebook) for node in ast.walk(ast.parse(cell.source))]
     for node in nodes:
-        if isinstance(node, ast.Import | ast.ImportFrom):
+        if isinstance(node, IMPORTS):
             exec(compile(ast.Module([node], []), "cell", "exec"), names)
     for call in (node for node in nodes if isinstance(node, ast.Call)):
         first, *rest = ast.unparse(call.func).split(".")

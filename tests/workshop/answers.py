@@ -616,10 +616,10 @@ WRONG = {
         (lambda r, own, n: drop(r, own, many(own, n), False), "least relevant"),
         (lambda r, own, n: drop(r, own, len(own) * n // 100), "of all tokens"),
         (lambda r, own, n: drop(r, own, math.ceil(int(own.sum()) * n / 100)), "round up"),
-        (lambda r, own, n: drop(r, own, n), "as many words as the share says"),
+        (lambda r, own, n: drop(r, own, n), "as many tokens as the share says"),
         (lambda r, own, n: drop(r, own, n // 100 * int(own.sum())), "Nothing is erased"),
         (lambda r, own, n: torch.ones_like(own), "Nothing is erased"),
-        (lambda r, own, n: own, "Those are the words"),
+        (lambda r, own, n: own, "Those are all tokens of words"),
         (lambda r, own, n: drop(r.abs(), own, many(own, n)), "without the sign"),
         (
             lambda r, own, n: r.masked_fill(~own, -1e9).argsort(descending=True)[: many(own, n)],

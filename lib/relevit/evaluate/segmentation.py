@@ -76,14 +76,14 @@ def segmentation_scores(rows: pd.DataFrame) -> dict[str, float]:
     Pixel accuracy and IoU are over the pixels of the whole data set, mIoU is the mean of the
     IoU of background and of foreground (differences E1); mAP and mF1 are means over images.
     """
-    return {name: float(values.mean()) for name, values in _image_values(rows).items()}
+    return {name: float(values.mean()) for name, values in image_values(rows).items()}
 
 
 def segmentation_intervals(rows: pd.DataFrame) -> pd.DataFrame:
     """The four numbers with their intervals over images: metric, value_pct, low_pct, high_pct."""
     found = [
         (name, float(values.mean()), *mean_interval(torch.tensor(values), PERCENT))
-        for name, values in _image_values(rows).items()
+        for name, values in image_values(rows).items()
     ]
     return pd.DataFrame(found, columns=["metric", "value_pct", "low_pct", "high_pct"])
 
@@ -146,7 +146,7 @@ def _f1_at_thresholds(
     return _f1_of(above[:, 1], above.sum(dim=1) + counts[:, 1].sum(dim=1, keepdim=True))
 
 
-def _image_values(rows: pd.DataFrame) -> dict[str, Float[np.ndarray, " images"]]:
+def image_values(rows: pd.DataFrame) -> dict[str, Float[np.ndarray, " images"]]:
     """Of each of METRICS a value an image, whose mean is the number.
 
     A class that is neither found nor there in any image has no union: its IoU is 0.

@@ -47,6 +47,7 @@ from reproduction.measures.methods import (
     perturb,
     perturb_by_label,
     right_answers,
+    segmentation_by_image,
     segmentation_table,
     shared_maps,
     single_differences,

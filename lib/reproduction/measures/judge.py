@@ -38,7 +38,7 @@ from relevit.attribution import to_heatmap
 from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.perturbation import Erasing, image_auc_pct
 from relevit.evaluate.predictions import predict
-from relevit.evaluate.segmentation import segmentation_intervals, segmentation_rows
+from relevit.evaluate.segmentation import image_values, segmentation_rows
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
 from relevit.models.spec import ModelSpec
@@ -267,21 +267,37 @@ def seconds(tasks: list[Task], method: Method) -> float:
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
 
-def compared(task: Task, maps: Mapping[str, Maps]) -> pd.DataFrame:
+def compared(found: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Many maps in the three tests, first the one that tells best what the parts are worth.
 
-    Columns: method, score (the keys of `scores`), value, low, high.
+    `found` has `by_scene` of each. Columns: method, score (its columns), value, low, high.
     """
-    found = [
+    rows = [
         (name, score, *ends)
-        for name, each in maps.items()
-        for score, ends in scores(task, each).items()
+        for name, values in found.items()
+        for score, ends in _estimates(values).items()
     ]
-    table = pd.DataFrame(found, columns=["method", "score", "value", "low", "high"])
+    table = pd.DataFrame(rows, columns=["method", "score", "value", "low", "high"])
     worth = table[table["score"] == "truth_pct"].set_index("method")["value"]
     return table.sort_values(
         "method", key=lambda names: -names.map(worth), kind="stable", ignore_index=True
     )
+
+
+def lead(found: Mapping[str, pd.DataFrame], one: str, other: str, score: str) -> Score:
+    """By how much one map of `by_scene` leads another, scene by scene: mean and 95 % interval."""
+    pairs = torch.tensor((found[one][score] - found[other][score]).to_numpy())
+    return pairs.mean().item(), *mean_interval(pairs)
+
+
+def best(found: Mapping[str, pd.DataFrame], score: str) -> list[str]:
+    """The map of `by_scene` with the highest mean, and those that it does not lead beyond chance.
+
+    It was picked on the same scenes, which is in its favour.
+    """
+    first = max(found, key=lambda name: found[name][score].mean())
+    others = (name for name in found if name != first)
+    return [first, *(name for name in others if lead(found, first, name, score)[1] <= 0)]
 
 
 def truths(task: Task, maps: Maps, zero: Zero) -> pd.DataFrame:
@@ -291,8 +307,11 @@ def truths(task: Task, maps: Maps, zero: Zero) -> pd.DataFrame:
     return causal_scores(masses, task.worths).assign(truth_pct=overlap)
 
 
-def other_tests(task: Task, maps: Maps) -> dict[str, Score]:
-    """All numbers of erasing and outlining, which look at the order of values: no zero counts."""
+def other_tests(task: Task, maps: Maps) -> dict[str, Any]:
+    """All numbers of erasing and outlining, a value a scene.
+
+    They look at the order of a map's values: no zero counts.
+    """
     whole, grid = task.scenes.whole, task.spec.grid
     held = replace(whole, labels=task.target)
     rows = perturb(task.model, task.spec, held, {"": maps}, ERASING)
@@ -302,14 +321,17 @@ def other_tests(task: Task, maps: Maps) -> dict[str, Score]:
     values |= {f"{name}_auc_pct": areas[name] for name in areas}
     heat = maps if maps.ndim == 4 else to_heatmap(maps, tuple(task.scenes.owners.shape[1:]), grid)
     figures = options("published", "segmentation_rows")
-    outlines = segmentation_intervals(segmentation_rows(heat, whole.masks, **figures))
-    ends = outlines[["value_pct", "low_pct", "high_pct"]].itertuples(index=False, name=None)
-    return _estimates(values) | dict(zip(outlines["metric"], ends, strict=True))
+    return values | image_values(segmentation_rows(heat, whole.masks, **figures))
+
+
+def by_scene(task: Task, maps: Maps, zero: Zero = "own") -> pd.DataFrame:
+    """All numbers of the three tests, a row a scene, on which two maps are compared."""
+    return truths(task, maps, zero).assign(**other_tests(task, maps))
 
 
 def scores(task: Task, maps: Maps, zero: Zero = "own") -> dict[str, Score]:
     """All numbers of the three tests, each with its interval over scenes."""
-    return _estimates(truths(task, maps, zero)) | other_tests(task, maps)
+    return _estimates(by_scene(task, maps, zero))
 
 
 def _estimates(values: Mapping[str, Any] | pd.DataFrame) -> dict[str, Score]:
@@ -348,7 +370,7 @@ def record(
             task.name: _truth_of(task, judged[task.name], blind.get(task.name)) for task in tasks
         },
         "scores": {
-            task.name: _rounded(other_tests(task, judged[task.name]))
+            task.name: _rounded(_estimates(other_tests(task, judged[task.name])))
             for task in tasks
             if task.name not in TRUTH_ONLY
         },

@@ -26,6 +26,7 @@ from relevit.attribution.beyond_intuition import express_all
 from relevit.attribution.methods import OURS, check_known
 from relevit.base.device import at_once
 from relevit.data.batch import Batch
+from relevit.evaluate.intervals import mean_interval
 from relevit.evaluate.looking import foreground_iou_pct
 from relevit.evaluate.perturbation import (
     AS_PUBLISHED,
@@ -36,7 +37,12 @@ from relevit.evaluate.perturbation import (
     perturbation_rows,
 )
 from relevit.evaluate.predictions import predict
-from relevit.evaluate.segmentation import METRICS, segmentation_intervals, segmentation_rows
+from relevit.evaluate.segmentation import (
+    METRICS,
+    image_values,
+    segmentation_intervals,
+    segmentation_rows,
+)
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol, options
 from reproduction.measures.causal import context_pct
@@ -127,8 +133,8 @@ def single_differences(
     """What each difference between a paper's text and its code alone does to a method's map.
 
     A map as described, but for one option as published, against the map as described: Spearman's
-    correlation of the patches, mean over the images, the lowest first. At 1 nothing changes.
-    Columns: method, option, as published, same order.
+    correlation of the patches, mean over the images with its 95 % interval, the lowest first. At 1
+    nothing changes. Columns: method, option, as published, same order, from, to.
     """
     moved = []
     for name in methods:
@@ -138,8 +144,9 @@ def single_differences(
             for option, value in method_options(model, part, "published").items():
                 made = rule(model, pixels, protocol="described", **{option: value}).cpu()
                 order = described.corrwith(pd.DataFrame(made), axis=1, method="spearman")
-                moved.append((name, option, str(value), order.mean()))
-    columns = ["method", "option", "as published", "same order"]
+                ends = mean_interval(torch.tensor(order.dropna().to_numpy()), (-1.0, 1.0))
+                moved.append((name, option, str(value), order.mean(), *ends))
+    columns = ["method", "option", "as published", "same order", "from", "to"]
     found = pd.DataFrame(moved, columns=columns).sort_values("same order", kind="stable")
     return found.reset_index(drop=True)
 
@@ -203,17 +210,36 @@ def segmentation_table(
 
     The interval is over images. `grid` is of patches (`patch_grid`).
     """
-    figures = options(protocol, "segmentation_rows")
-    parts = []
-    for name, values in maps.items():
-        pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
-        rows = pd.concat(
-            segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, **figures)
-            for some, truth in pairs
-        )
-        parts.append(segmentation_intervals(rows).assign(method=name))
+    parts = [
+        segmentation_intervals(_outlined(values, masks, grid, protocol)).assign(method=name)
+        for name, values in maps.items()
+    ]
     table = pd.concat(parts, ignore_index=True)
     return table[["method", "metric", "value_pct", "low_pct", "high_pct"]]
+
+
+def segmentation_by_image(
+    maps: Mapping[str, Tensor],
+    masks: Bool[Tensor, "images 1 height width"],
+    grid: tuple[int, int],
+    protocol: Protocol = "published",
+    metric: str = "miou_pct",
+) -> pd.DataFrame:
+    """What `segmentation_table` has the mean of: a row an image, a column a method."""
+    found = {name: _outlined(values, masks, grid, protocol) for name, values in maps.items()}
+    return pd.DataFrame({name: image_values(rows)[metric] for name, rows in found.items()})
+
+
+def _outlined(
+    values: Tensor, masks: Tensor, grid: tuple[int, int], protocol: Protocol
+) -> pd.DataFrame:
+    """The rows of `segmentation_rows` of a method's maps."""
+    figures = options(protocol, "segmentation_rows")
+    pairs = zip(values.float().split(PART), masks.split(PART), strict=True)
+    return pd.concat(
+        segmentation_rows(to_heatmap(some, masks.shape[-2:], grid), truth, **figures)
+        for some, truth in pairs
+    )
 
 
 def perturb(

@@ -20,6 +20,7 @@ ORIGINAL = "original"  # the arm of the models that all others start from
 COUNTS = ["seeds", "images"]
 BASIS = ["by_seed_pts", "image_error_pts"]  # with these what an interval follows from
 ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
+SETTINGS = {"ours": "our setting", "published": "the paper's terms"}  # arms of 03_robustness
 WORDS = {
     "without_pts": "without",
     "with_pts": "with",
@@ -154,7 +155,8 @@ def nine_columns(added: pd.DataFrame, original_pct: pd.Series) -> pd.DataFrame:
 
 def added_in_words(added: pd.DataFrame) -> pd.DataFrame:
     """`added_table` of one world for people: changes of top-1 in points, on the shifted sets."""
-    return added.set_index(["arm", "classes"])[list(WORDS)].rename(columns=WORDS)
+    table = added.replace({"arm": SETTINGS}).rename(columns={"arm": "setting"})
+    return table.set_index(["setting", "classes"])[list(WORDS)].rename(columns=WORDS)
 
 
 def runs_of(answers: pd.DataFrame, arm: str) -> pd.DataFrame:

@@ -602,23 +602,23 @@ def _staying(
 STAYING_SLIPS = {
     "Yours is true for what is erased: true are the tokens that stay.":
         lambda relevance, own, share: ~staying(relevance, own, share),
-    "Those are the words: the most relevant of them go, and the marks stay.":
+    "Those are all tokens of words: the most relevant of them go, and the marks stay.":
         lambda relevance, own, share: own,
     "You erase the marks, too: `[CLS]` and `[SEP]` are no words, and stay.":
         lambda relevance, own, share: staying(relevance, own, share) & own,
-    "You rank the marks with the words: `[CLS]` and `[SEP]` are no words, and stay, however high "
-    "their number is.": _staying(rank=lambda relevance, own: relevance),
-    "You erase the least relevant words first.":
+    "You rank the marks, too: `[CLS]` and `[SEP]` are no words, and stay, however high their "
+    "number is.": _staying(rank=lambda relevance, own: relevance),
+    "You erase the least relevant tokens first.":
         _staying(rank=lambda relevance, own: (-relevance).masked_fill(~own, -torch.inf)),
-    "Your share is of all tokens: count the words alone.":
+    "Your share is of all tokens: count those of words alone.":
         _staying(count=lambda own, share: share * len(own) // 100),
-    "You round up: a share of the words is rounded down.":
+    "You round up: the share is rounded down.":
         _staying(count=lambda own, share: -(-share * int(own.sum()) // 100)),
-    "You erase as many words as the share says: it is in percent of the words.":
+    "You erase as many tokens as the share says: it is in percent of those of words.":
         _staying(count=lambda own, share: share),
     "Nothing is erased: a share in percent, divided by 100, is below 1, so multiply by the number "
-    "of words first.": _staying(count=lambda own, share: 0),
-    "You rank by size without the sign: a word below 0 speaks against the answer, and goes last.":
+    "of tokens first.": _staying(count=lambda own, share: 0),
+    "You rank by size without the sign: a token below 0 speaks against the answer, and goes last.":
         _staying(rank=lambda relevance, own: relevance.abs().masked_fill(~own, -torch.inf)),
     "Those are the places of what is erased: true or false is asked for, for each token.":
         lambda relevance, own, share: relevance.masked_fill(~own, -torch.inf)

@@ -23,7 +23,7 @@ from relevit.choices.finetuning import FinetuneChoices
 from relevit.evaluate.segmentation import METRICS
 from relevit.finetune.epochs import History
 from relevit.finetune.learning_rate import RISE_NATS, class_loss_column, judge, kept_epoch
-from reproduction.measures.paired import GROUPS
+from reproduction.measures.paired import GROUPS, SETTINGS
 from reproduction.plots.style import (
     CHANCE,
     CLASS_COLOURS,
@@ -89,7 +89,7 @@ def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figur
     names = dict(zip(GROUPS, ("all", "classes A", "classes B"), strict=True))
     parts = [
         pd.DataFrame(
-            {"arm": table["arm"], "kind": label}
+            {"arm": table["arm"].replace(SETTINGS), "kind": label}
             | {"place": table[place].replace(names).str.replace("_", "\n")}
             | {end: table[f"{kind}_{end}"] for end in ("pts", "low_pts", "high_pts")}
         )

@@ -96,6 +96,13 @@ VARIANTS = {  # of 05_ablations
     "temperature": "another temperature",
     "constant_rate": "a rate that stays",
 }
+MAPS = {  # of 05a_ablations and its study, and what trains without a map
+    "gae": "GAE",
+    "legrad": "LeGrad",
+    "attn_lrp": "AttnLRP",
+    "label": "labels alone",
+}
+BLOCKS = {"": "", "1": ", last block", "2": ", last two blocks", "3": ", last three blocks"}
 WORDS = {  # what `maps_in_words` calls the columns
     "change_pts": "change",
     "low_pts": "at least",
@@ -570,10 +577,17 @@ def prices_told(prices: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).rename(index=ARMS).rename_axis(None)
 
 
+def map_told(arm: str) -> str:
+    """An arm of 05a_ablations: `gae_last3` is GAE, last three blocks."""
+    name, _, blocks = arm.partition("_last")
+    return MAPS.get(name, name) + BLOCKS.get(blocks, f", last {blocks} blocks")
+
+
 def maps_in_words(maps: pd.DataFrame) -> Styler:
     """What `compared` has of the maps of 05a_ablations, the largest change first."""
     known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
-    table = maps[list(known)].rename(columns=known).sort_values("change", ascending=False)
+    table = maps[list(known)].rename(columns=known, index=map_told)
+    table = table.sort_values("change", ascending=False).rename_axis("map")
     with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
     styled = table.style.format("{:.1f}", na_rep="")
     return styled.format("{:+.1f}", na_rep="", subset=with_sign)

@@ -17,6 +17,7 @@ from reproduction.measures import judged
 from reproduction.measures.causal import ZEROS, worth_overlap_pct
 from reproduction.measures.judge import (
     MARKS,
+    by_scene,
     compared,
     maps_of,
     marks,
@@ -168,7 +169,7 @@ def test_the_files_of_results_are_those_of_the_records():
 
 def test_many_maps_stand_in_the_order_of_what_they_know_of_the_worth(task):
     known = marks(task)
-    table = compared(task, {name: known[name] for name in ("random", "truth")})
+    table = compared({name: by_scene(task, known[name]) for name in ("random", "truth")})
     assert list(dict.fromkeys(table["method"])) == ["truth", "random"]
     found = table.set_index(["method", "score"])["value"]
     own = {score: ends[0] for score, ends in scores(task, known["random"]).items()}

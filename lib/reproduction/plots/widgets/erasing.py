@@ -17,7 +17,7 @@ from relevit.data.batch import Batch
 from relevit.evaluate.perturbation import Direction, erase, erased_parts, erasing_ranks
 from relevit.models.answers import probabilities
 from relevit.models.spec import ModelSpec
-from reproduction.plots.style import FAINT, INK, method_colour, write
+from reproduction.plots.style import FAINT, INK, method_colour, named, write
 from reproduction.plots.widgets.explorer import Explorer, choice, show_image, slider, strip
 
 STEP = 5  # percent of the image, between two places of the slider
@@ -73,12 +73,12 @@ def erasing_explorer(
         figure, axes = strip(2.1, *[(0.08, 2.1)] * 3, (0.4, 3.2))
         name = classes[label] if label >= 0 else "unknown"
         show_image(axes[0], pixels, f"image {image}: {name}")
-        show_image(axes[1], pixels, method, heat=heat)
+        show_image(axes[1], pixels, named(method), heat=heat)
         show_image(axes[2], erased(place, method, order)[step], f"{share} % erased")
         shown = {name: 100 * found[:, watched] for name, found in curves.items()}
         _show_curves(axes[3], shown, order, step, method_colour(method))
         write(axes[3].set_title, f"probability of {classes[watched]} (%)", fontsize=9, pad=3)
-        there = f"{method}, {order}, {share} % erased: "
+        there = f"{named(method)}, {order}, {share} % erased: "
         return figure, there + _words(curves[order], watched, step, classes)
 
     return Explorer(
