@@ -32,7 +32,8 @@ def test_each_number_says_by_itself_what_the_claim_says_by_all():
     """A claim that holds has no other number; one that is contradicted has such a one."""
     mixed = CHANGES.assign(change_top1_pts=CHANGES["change_top1_pts"] * ([1, 1, -1] * 3))
     found = decided.verdicts(
-        {papers.CHANGES: mixed}, pd.DataFrame({"id": ["RV-12"], "planned": "", "predicted": "holds", "why": ""})
+        {papers.CHANGES: mixed},
+        pd.DataFrame({"id": ["RV-12"], "planned": "", "predicted": "holds", "why": ""}),
     )
     table, numbers = found["decide"].set_index("id"), found["decide_numbers"]
     assert table.at["RV-12", "verdict"] == "not testable" and {"RV-01", "RV-02"} < {*table.index}
