@@ -759,9 +759,13 @@ def no_label_is_needed(t: Seen) -> Yielded:
 
 @claim("RV-43")
 def input_times_gradient_is_unfaithful(t: Seen) -> Yielded:
-    """Input times gradient has worse AUCs than GAE."""
-    raise Lacking(
-        "Input times gradient is not among the methods that are run. Integrated gradients, which "
-        "average it over a path from black, are the nearest relative, and another question; their "
-        "areas stand in 07a_segmentation."
-    )
+    """For the predicted class GAE has better AUCs than input times gradient, in both directions.
+
+    d: 1 point. On the first model on which methods are compared. The paper has no numbers for it.
+    """
+    rows = t.rows("07a_segmentation/input_gradient")
+    model = t.first("model", MAPPED, "ViT-B", "07a_segmentation/input_gradient")
+    gae = f"method == 'gae' and target == 'predicted' and model == '{model}'"
+    gae = mean(t.rows("07a_segmentation/methods_perturbation", gae), AREA, "direction", error=ENDS)
+    lead = gae.minus(mean(rows, AREA, "direction", error=ENDS))
+    yield lead.held("above", 0, "gae above input times gradient", parts=2, d=POINT)

@@ -20,7 +20,7 @@ from . import heads, papers
 ROOT = Path(__file__).parents[3]
 
 CHANGES = papers.CHANGES
-NEVER = [*("RV-25", "RV-35", "RV-43", "BI-05", "BI-06", "BI-14", "BI-21", "BI-22")]
+NEVER = [*("RV-25", "RV-35", "BI-05", "BI-06", "BI-14", "BI-21", "BI-22")]
 NEVER += ["IAV-21", "IAV-22"]
 # Whose rows name the papers' own models or data: no stand-in may decide them.
 OWN = ["RV-12", "RV-13", "RV-31", "RV-32", "RV-33", "RV-36", "BI-15", "BI-18", "BI-19", "IAV-01"]
@@ -102,6 +102,24 @@ def test_the_method_is_judged_by_runs_with_its_own_class_term():
     assert [one.verdict for one in judge(tables, only=["RV-01", "RV-07"])] == ["holds", "holds"]
     (other,) = judge(papers.methods_of_all(), only=["BI-17"], own_terms=True)
     assert (other.verdict, other.ours) == ("holds", "")
+
+
+def test_input_times_gradient_is_held_against_gae():
+    """No paper has its numbers. Of erasing the most relevant first a small area is good."""
+    good = {"positive": 20.0, "negative": 60.0}
+    gae, other = (
+        pd.DataFrame({"direction": [*good], "auc_pct": [x + sign * 5 for x, sign in zip(
+            good.values(), signs, strict=True)], "model": "tiny"}).eval(
+                "low_pct = auc_pct - 1 \n high_pct = auc_pct + 1")
+        for signs in ((-1, 1), (1, -1))
+    )  # fmt: skip
+    for mine, theirs, verdict in ((gae, other, "holds"), (other, gae, "contradicted")):
+        tables = {
+            "07a_segmentation/methods_perturbation": mine.assign(method="gae", target="predicted"),
+            "07a_segmentation/input_gradient": theirs,
+        }
+        (found,) = judge(tables, only=["RV-43"])
+        assert found.verdict == verdict, found
 
 
 # The rule
