@@ -12,6 +12,7 @@ import torch
 import torchvision
 import transformers as hf
 from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 from relevit.models import load_model, open_model
@@ -90,6 +91,26 @@ def test_a_network_of_transformers_is_the_same_function(tmp_path, family):
     network.float().pretrained_cfg = PIXELS | {"input_size": (3, 32, 32)}
     with torch.no_grad():
         same(open_model(network).network(images), network(images).logits)
+
+
+@pytest.mark.parametrize("family", ["ViT", "BEiT", "DINOv2, SwiGLU", "DINOv2, registers", "CLIP"])
+def test_a_tensor_that_is_missing_is_named(tmp_path, family):
+    """Of each kind one; what no answer hangs on may be left out."""
+    network = of_transformers(*FAMILIES[family], id2label=LABELS)
+    state = {key: value.clone() for key, value in network.state_dict().items()}
+    folder, refused = kept(network, tmp_path), []
+    for lost in (key for key in state if ".1." not in key):
+        save_file({k: v for k, v in state.items() if k != lost}, folder / "model.safetensors")
+        try:
+            own = open_model(f"local-dir:{folder}")
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            images = torch.randn(1, 3, 32, 32)
+            with torch.no_grad():
+                same(own.network(images), network(images).logits)
+    assert len(refused) > 10
+    assert all("missing" in said and "\n" not in said for said in refused), refused
 
 
 def test_clips_image_tower_alone_has_the_same_features(tmp_path):
