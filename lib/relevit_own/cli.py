@@ -517,7 +517,7 @@ def _subject(
             )
         from relevit_own.run_folder import open_run
 
-        return Subject(name, *open_run(Path(name), device))
+        return Subject(name, *open_run(Path(name), device, answers_alone))
     from relevit.models.loading import open_model
 
     how = {"options": options, "device": device, "answers_alone": answers_alone}

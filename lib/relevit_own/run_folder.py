@@ -101,19 +101,22 @@ def of_run(choices: OwnChoices) -> OwnChoices:
     return choices.model_copy(update=given)
 
 
-def open_run(folder: Path | str, device: str = "auto") -> tuple[OwnModel, tuple[str, ...]]:
+def open_run(
+    folder: Path | str, device: str = "auto", answers_alone: bool = False
+) -> tuple[OwnModel, tuple[str, ...]]:
     """The finetuned model that `finetune_folder` left in a folder, and the names of its classes.
 
+    `answers_alone` as in `open_model`.
     Raises: FileNotFoundError for a folder without a finished run; ValueError for a damaged one.
     """
     folder = Path(folder)
     made = _made(folder)
     known, names = made.values_of("choices"), tuple(made["classes"])
+    how: dict[str, Any] = {"device": choose_device(device), "answers_alone": answers_alone}
     if (folder / CONFIG).is_file():
-        return open_model(str(folder), device=choose_device(device)), names
-    weights, how = folder / WEIGHTS, {"classes": len(names), "options": known["own_options"]}
-    model = open_model(known["own_model"], weights, **how, device=choose_device(device))
-    return model, names
+        return open_model(str(folder), **how), names
+    how |= {"classes": len(names), "options": known["own_options"]}
+    return open_model(known["own_model"], folder / WEIGHTS, **how), names
 
 
 def _made(folder: Path) -> Kept:

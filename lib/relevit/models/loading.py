@@ -223,7 +223,12 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
     read = None
     if isinstance(asked.weights, Path):
         first = MODELS.get(name) or _of_timm(name, {"img_size": 0})
-        read = from_file(first, asked.weights, asked.answers_alone)
+        try:
+            read = from_file(first, asked.weights, asked.answers_alone)
+        except ValueError:
+            if not asked.answers_alone:  # they may be of a network that none would fit
+                _need_attention(name, first, asked)
+            raise
     passport = read.passport if read else None
     given = _with_passport(name, asked, passport, whole)
     model = MODELS.get(name) or _of_timm(name, given)
@@ -276,6 +281,14 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
     came_with_it = asked.weights is None and tensors is not None and not asked.new_head
     whose = shipped_data(name) or (IMAGENET if count == 1000 else "")
     return OwnModel(network, spec, asked.new_head, whose if came_with_it else "")
+
+
+def _need_attention(name: str, model: Model, asked: Asked) -> None:
+    """Raise ValueError for an architecture that has no maps, whatever its weights are."""
+    with torch.device("meta"):
+        empty = _built(model, model.classes, _options(model, asked.options), asked.seed, both=False)
+    with explained(name):
+        attention_layers(empty)
 
 
 def _with_passport(

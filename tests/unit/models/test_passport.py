@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -262,6 +263,26 @@ def test_what_is_written_is_read_again(tmp_path, three, whole):
     assert torch.equal(again.network(images), three(images))
     assert torch.equal(theirs(images), three(images))
     assert (again.spec.names, again.spec.mean) == (NAMES, PIXELS["mean"])
+
+
+NARROW = {"embed_dims": (8, 8, 16, 16), "num_heads": (1, 1, 2, 2)}
+
+
+@pytest.mark.parametrize("name", ["pvt_v2_b0", "twins_svt_small", "test_convnext"])
+def test_norms_of_a_run_are_those_of_its_network(tmp_path, name):
+    """The first two have norms of two kinds."""
+    options = NARROW if "test" not in name else {}
+    network = timm.create_model(name, num_classes=3, **options).eval()
+    for weights in network.parameters():
+        nn.init.normal_(weights, std=0.1)
+    own = open_model(network, answers_alone=True)
+    spec = replace(own.spec, options=options)
+    save_weights(tmp_path / "weights.safetensors", network, own.spec.name)
+    write_passport(tmp_path / "weights.safetensors", network, spec, NAMES)
+    again = open_model(str(tmp_path), answers_alone=True)
+    images = torch.randn(1, 3, own.spec.image_size, own.spec.image_size)
+    with torch.no_grad():
+        assert torch.equal(again.network(images), network(images))
 
 
 # Which class is which output
