@@ -52,7 +52,7 @@ from relevit.base.seeding import seeded
 from relevit.data.batch import Batch
 from relevit.data.filling import without_objects
 from relevit.evaluate.intervals import mean_interval
-from relevit.evaluate.lean import background_gap, lean_rows, lean_verdict
+from relevit.evaluate.lean import Interval, background_gap, lean_rows, lean_verdict
 from relevit.models.dinov2 import load_dinov2
 from relevit.models.loading import OwnModel, open_model
 from relevit.text.tokens import word_tokenizer, words_of
@@ -67,6 +67,7 @@ SIDE = 112  # of composites
 SMALL, OF_DINOV2 = 64, 84  # that models see
 EPOCHS, BATCH, RATE = 25, 32, 1e-3
 DRAWN = 3  # composites of each object that the head of DINOv2 is fitted on
+ENDS = ("value", "low", "high")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 PROMPT, CAPTIONS = "a photo of a {}.", ("a photo of a {}.", "a picture of the {}", "one {} here")
 
@@ -357,33 +358,32 @@ def rows(photographs: Path, out: Path) -> Iterator[dict[str, object]]:
                          "--prompt", PROMPT, "--quiet"])  # fmt: skip
             seconds = time.process_time() - begun
             said = json.loads((told / "audit.json").read_text())
-            gap = tuple(said["gap_pts"][end] for end in ("value", "low", "high"))
-            known = {"model": kind, "planted": share, "right at home": home.mean().round(1),
-                     **_ends("redrawn", truth)}  # fmt: skip
-            yield known | {"masks": "exact", **_ends("gap", gap), "images": said["images"],
-                           "verdict": said["verdict"], "seconds": round(seconds)}  # fmt: skip
+            exact = Interval(said["images"], *(said["gap_pts"][end] for end in ENDS))
             side = model.view.crop
             if side not in cut:
-                batch, begun = seen(of.at_home, model), time.process_time()
+                batch = seen(of.at_home, model)
                 found = tokencut_masks(batch, torch.device("cpu"))
-                kept = found.kept.nonzero()[:, 0]
-                spent = time.process_time() - begun
-                cut[side] = replace(batch, masks=found.refined).select(kept), spent
-            batch, spent = cut[side]
-            begun = time.process_time()
-            shown = (batch.images, batch.masks, batch.labels)
+                cut[side] = replace(batch, masks=found.refined).select(found.kept.nonzero()[:, 0])
+            shown = (cut[side].images, cut[side].masks, cut[side].labels)
             gap = background_gap(lean_rows(model.network, model.spec, *shown, seed=0))
-            seconds = spent + time.process_time() - begun
-            yield known | {"masks": "TokenCut's", **_ends("gap", gap[1:]), "images": gap.images,
-                           "verdict": lean_verdict(gap, "tokencut"),
-                           "seconds": round(seconds)}  # fmt: skip
+            yield {
+                "model": kind,
+                "planted (%)": round(100 * share),
+                "right at home (%)": f"{home.mean():.1f}",
+                "redrawn": _printed(truth),
+                "audit, exact masks": _printed(exact[1:]),
+                "verdict": said["verdict"],
+                "images": said["images"],
+                "seconds": round(seconds),
+                "audit, TokenCut's masks": _printed(gap[1:]),
+                "its verdict": lean_verdict(gap, "tokencut"),
+                "its images": gap.images,
+            }
 
 
-def _ends(name: str, found: tuple[float, ...]) -> dict[str, float]:
-    return {
-        f"{name}{end}": round(float(v), 1)
-        for end, v in zip(("", "_low", "_high"), found, strict=True)
-    }
+def _printed(found: tuple[float, ...]) -> str:
+    value, low, high = (round(float(end), 1) + 0.0 for end in found)
+    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def main() -> None:
