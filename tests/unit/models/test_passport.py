@@ -265,6 +265,28 @@ def test_what_is_written_is_read_again(tmp_path, three, whole):
     assert (again.spec.names, again.spec.mean) == (NAMES, PIXELS["mean"])
 
 
+ELSEWHERE = {  # heads by other names than head.weight, or two of them
+    "swin_tiny_patch4_window7_224": {"embed_dim": 12, "num_heads": (1, 1, 2, 2)},
+    "hiera_tiny_224": {"embed_dim": 16},
+    "levit_128s": {},
+    "crossvit_9_240": {},
+    "mixer_s32_224": {},
+    "mobilenetv3_small_050": {},
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_file_of_any_classifier_of_timm_is_read(tmp_path, name):
+    network = timm.create_model(name, num_classes=3, **ELSEWHERE[name]).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pth")
+    own = open_model(name, tmp_path / "w.pth", answers_alone=True, options=ELSEWHERE[name])
+    images = torch.randn(1, 3, own.spec.image_size, own.spec.image_size)
+    with torch.no_grad():
+        assert torch.equal(own.network(images), network(images)) and own.spec.classes == 3
+    with pytest.raises(ValueError, match="has no relevance maps"):
+        open_model(name, tmp_path / "w.pth", options=ELSEWHERE[name])
+
+
 NARROW = {"embed_dims": (8, 8, 16, 16), "num_heads": (1, 1, 2, 2)}
 
 
