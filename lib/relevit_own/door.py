@@ -85,6 +85,7 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
     if not weights:
         from relevit.base.hub import need_hub
 
+        inside = inside.partition("@")[0]  # of a revision
         repository = CLIP_ON_HUB if name == CLIP else inside if place else f"timm/{name}"
         need_hub(f"{command}: --model {name}", repository)
 

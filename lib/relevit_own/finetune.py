@@ -155,7 +155,8 @@ class OwnRun:
         """Where all of them start, and what they see."""
         seen = self.images
         shown = (seen.train, seen.validation, len(seen.validation), seen.maps)
-        return Start(self.model.network, self.model.spec, *shown, self.inputs, seen.found)
+        how = (self.inputs, seen.found, bool(self.model.no_maps))
+        return Start(self.model.network, self.model.spec, *shown, *how)
 
     @property
     def frozen(self) -> Frozen:

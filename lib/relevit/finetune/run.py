@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from torch import nn
 
 from relevit.base import errors
@@ -91,9 +92,9 @@ class Start:
     """What runs have in common that differ in their settings alone, such as arms and rates.
 
     `network` is the original, which they leave as it is. Of `validation` the first `images` are
-    answered and the first `maps` explained after an epoch; there may be fewer. With automatic
-    `masks` of the latter, those count that are fit for training. `inputs` tells it from another
-    start, in plain values.
+    answered and the first `maps` explained after an epoch; there may be fewer, and none of a
+    network that has `no_maps`. With automatic `masks` of the latter, those count that are fit for
+    training. `inputs` tells it from another start, in plain values.
     """
 
     network: nn.Module
@@ -104,6 +105,7 @@ class Start:
     maps: int
     inputs: Mapping[str, Any]
     masks: AutomaticMasks | None = None
+    no_maps: bool = False
 
     def finetuned(
         self,
@@ -156,8 +158,11 @@ class Start:
         for part in parts:
             pixels = self.spec.normalise(part.images.to(device))
             masks, labels = part.masks.to(device).float(), part.labels.to(device)
+            outlined = torch.zeros_like(labels, dtype=torch.bool) if self.no_maps else None
             with step_tokens(trunk, pixels, settings, train=False):
-                losses = step_losses(model, pixels, masks, labels, settings, train=False)
+                losses = step_losses(
+                    model, pixels, masks, labels, settings, outlined=outlined, train=False
+                )
             found.append({name: value.detach() for name, value in losses.named.items()})
         rows = [pd.Series(row) * len(part) for row, part in zip(read(found), parts, strict=True)]
         means = (sum(rows) / len(self._mapped)).to_dict()

@@ -80,8 +80,7 @@ def step_losses(
 
     `images` are normalised, `masks` in [0, 1], 1 on the object. `train=False` leaves out the graph
     of second derivatives, which the numbers alone do not need. In training a control, whose
-    relevance terms weigh nothing, makes no maps and has no terms; a network without blocks never.
-    Images that are not `outlined`
+    relevance terms weigh nothing, makes no maps and has no terms. Images that are not `outlined`
     have no mask: losses of the map are means over the others.
     Raises: ValueError for masks that do not fit the images, a head with one output, or a baseline
     with `outlined`, whose terms are of whole batches.
@@ -90,8 +89,8 @@ def step_losses(
     if outlined is not None and settings.method in BASELINES:
         but = "needs masks of all images; leave none out"
         raise ValueError(f"step_losses: {settings.method} {but}")
-    no_maps = weights["relevance"] == 0 and (train or not hasattr(model, "blocks"))
-    if no_maps or (outlined is not None and not outlined.any()):
+    control = weights["relevance"] == 0 and train
+    if control or (outlined is not None and not outlined.any()):
         losses = {}
     exact = settings.rules["exact_gradient"] and train
     rules = settings.rules | {"exact_gradient": exact}

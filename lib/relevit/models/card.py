@@ -16,11 +16,8 @@ from relevit.models.heads import BOTH
 from relevit.models.loading import OwnModel
 
 # https://huggingface.co/docs/hub/model-cards
-FRONT = {
-    "library_name": "timm",
-    "pipeline_tag": "image-classification",
-    "tags": ["timm", "vision-transformer", "explainability", "relevance-maps", "robustvit"],
-}
+FRONT = {"library_name": "timm", "pipeline_tag": "image-classification"}
+TAGS, OF_MAPS = ("timm", "robustvit"), ("vision-transformer", "explainability", "relevance-maps")
 LICENCE = "# license: CHOOSE ONE  <- the weights are yours: say apache-2.0, mit, cc-by-4.0, ...\n"
 CITATION = """@inproceedings{chefer2022optimizing,
   title     = {Optimizing Relevance Maps of Vision Transformers Improves Robustness},
@@ -47,13 +44,13 @@ def write_card(
     images, both listed as they are; `numbers` compares before and after, a row a test set. The
     licence is left to the reader.
     """
-    spec = own.spec
+    spec, front = own.spec, FRONT | {"tags": [*TAGS, *(() if own.no_maps else OF_MAPS)]}
     parts = [
-        f"---\n{yaml.safe_dump(FRONT, sort_keys=False)}{LICENCE}---\n",
+        f"---\n{yaml.safe_dump(front, sort_keys=False)}{LICENCE}---\n",
         f"# {spec.name}, finetuned with {about}\n",
-        "A Vision Transformer finetuned by RelEViT. The relevance terms, where they are named, are "
-        "those of RobustViT (Chefer, Schwartz, Wolf 2022): answers shall rest on the object and "
-        "not on the background.\n",
+        "A classifier of images finetuned by RelEViT. The relevance terms, where they are named, "
+        "are those of RobustViT (Chefer, Schwartz, Wolf 2022): answers shall rest on the object "
+        "and not on the background.\n",
         f"- architecture: `{spec.timm_name}`, {spec.classes} classes, "
         f"{spec.image_size} x {spec.image_size} pixels",
         f"- head before finetuning: {'new' if own.new_head else 'as it came'}",

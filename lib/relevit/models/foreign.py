@@ -8,7 +8,8 @@ refused by its name.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,10 +78,13 @@ class Foreign:
     last: tuple[Callable[[dict[str, Tensor], int], dict[str, Tensor]], ...] = field(default=())
 
     def named(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors under timm's names. Raises: ValueError for what has no place there."""
+        """The tensors under timm's names. Raises: ValueError for what has no place there, and for
+        one that is missing."""
         found = named_as_timm(tensors)
-        for change in self.last:
-            found = change(found, int(self.options["img_size"]) // int(self.options["patch_size"]))
+        with _whole():
+            for change in self.last:
+                side = int(self.options["img_size"]) // int(self.options["patch_size"])
+                found = change(found, side)
         return found
 
 
@@ -95,7 +99,10 @@ def inside(tensors: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
 
 
 def named_as_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Tensors of transformers or torchvision by timm's names, query, key and value as one."""
+    """Tensors of transformers or torchvision by timm's names, query, key and value as one.
+
+    Raises: ValueError where one of what becomes one is missing.
+    """
     found: dict[str, Tensor] = {}
     for key, tensor in tensors.items():
         name = key
@@ -110,7 +117,16 @@ def named_as_timm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         found["cls_token"] = found["cls_token"][None, None]
     if found.get("pos_embed", torch.empty(1, 1, 1)).ndim == 2:
         found["pos_embed"] = found["pos_embed"][None]
-    return _joined(found)
+    with _whole():
+        return _joined(found)
+
+
+@contextmanager
+def _whole() -> Iterator[None]:
+    try:
+        yield
+    except KeyError as lost:
+        raise ValueError(f"{lost.args[0]}, in timm's words, is missing") from lost
 
 
 def _joined(found: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -145,7 +145,7 @@ def fill(
     aside = (*PRETRAINING, "head.") if keep_head else PRETRAINING + HEADED + classifier
     if not keep_head and "norm.weight" not in own:
         aside += BARE_NORM
-    kept = HEAD if keep_head else ()
+    kept = HEAD | own.keys() if keep_head else ()
     tensors = {k: v for k, v in tensors.items() if k in kept or not k.startswith(aside)}
     named = _named_as_timm(tensors, model, resample)
     if not keep_head:  # CLIP's has another name before

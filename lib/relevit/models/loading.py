@@ -223,7 +223,12 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
     read = None
     if isinstance(asked.weights, Path):
         first = MODELS.get(name) or _of_timm(name, {"img_size": 0})
-        read = from_file(first, asked.weights, asked.answers_alone)
+        try:
+            read = from_file(first, asked.weights, asked.answers_alone)
+        except ValueError:
+            if not asked.answers_alone:  # they may be of a network that none would fit
+                _need_attention(name, first, asked)
+            raise
     passport = read.passport if read else None
     given = _with_passport(name, asked, passport, whole)
     model = MODELS.get(name) or _of_timm(name, given)
@@ -242,7 +247,8 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
                 attention_layers(empty)
                 patch_grid(empty, torch.empty(1, 3, side, side, device="meta"))
         tensors, place = find_tensors(model, asked, options, read)
-        if tensors and not has_anchor(tensors):
+        elsewhere = _plain_head(model) in tensors and not rows(tensors)
+        if tensors and (elsewhere or not has_anchor(tensors)):
             count, wide = _plain_count(model, tensors, asked), False
         else:
             count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
@@ -276,6 +282,14 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
     came_with_it = asked.weights is None and tensors is not None and not asked.new_head
     whose = shipped_data(name) or (IMAGENET if count == 1000 else "")
     return OwnModel(network, spec, asked.new_head, whose if came_with_it else "")
+
+
+def _need_attention(name: str, model: Model, asked: Asked) -> None:
+    """Raise ValueError for an architecture that has no maps, whatever its weights are."""
+    with torch.device("meta"):
+        empty = _built(model, model.classes, _options(model, asked.options), asked.seed, both=False)
+    with explained(name):
+        attention_layers(empty)
 
 
 def _with_passport(
@@ -317,8 +331,7 @@ def _plain_count(model: Model, tensors: Tensors, asked: Asked) -> int:
     """Outputs of a network that is no Vision Transformer: its classifier's rows, or those asked."""
     if asked.new_head and asked.classes:
         return asked.classes
-    cfg = get_pretrained_cfg(model.timm_name)
-    weight = tensors.get(f"{getattr(cfg, 'classifier', None) or 'head.fc'}.weight")
+    weight = tensors.get(_plain_head(model))
     count = model.classes if weight is None else len(weight)
     if asked.classes not in (None, count):
         raise ValueError(
@@ -326,6 +339,13 @@ def _plain_count(model: Model, tensors: Tensors, asked: Asked) -> int:
             f"for; put an untrained one there: {NEW_HEAD}"
         )
     return count
+
+
+def _plain_head(model: Model) -> str:
+    """The name of a classifier's weight, which is not `head.weight` in all of timm's networks; of
+    several the first's."""
+    name = getattr(get_pretrained_cfg(model.timm_name), "classifier", None) or "head.fc"
+    return f"{name if isinstance(name, str) else name[0]}.weight"
 
 
 def _of_timm(name: str, options: Mapping[str, Any]) -> Model:

@@ -228,7 +228,9 @@ def config_of(network: nn.Module, spec: ModelSpec, names: Sequence[str]) -> dict
     named = {"label_names": list(names)} if len(names) == spec.classes else {}
     own = {"both": True} if getattr(network, "global_pool", "") == BOTH else {}
     norms = {part.eps for part in network.modules() if isinstance(part, nn.LayerNorm)}
-    own |= {"epsilon": min(norms)} if norms and norms != {1e-6} else {}
+    # Of one that transformers made all norms have one; timm's own, which may have several, makes
+    # them anew.
+    own |= {"epsilon": min(norms)} if len(norms) == 1 and norms != {1e-6} else {}
     more = {RELEVIT: own} if own else {}
     return {
         "architecture": spec.timm_name.partition(".")[0],

@@ -153,17 +153,40 @@ def folder_of(name: str) -> Path | None:
 
 
 def _of_hub(repository: str) -> Path:
+    """The folder of what the hub has; `repository` may name a revision behind an @, as in timm."""
     from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        HFValidationError,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
 
-    with _connected(Model(repository, repository), f"the hub's {repository}"):
+    name, _, revision = repository.partition("@")
+    said, log_in = f"model 'hf-hub:{repository}'", "log in with `hf auth login`"
+    try:
         for weights in ("model.safetensors", "pytorch_model.bin"):
             wanted = [CONFIG, PROCESSOR, weights]
-            folder = Path(snapshot_download(repository, allow_patterns=wanted))
-            if (folder / weights).is_file():
-                return folder
+            folder = snapshot_download(name, revision=revision or None, allow_patterns=wanted)
+            if (Path(folder) / weights).is_file():
+                return Path(folder)
+    except GatedRepoError as error:
+        raise ConnectionError(
+            f"{said}: its owner has to let you in; ask on its page of the hub, and {log_in}"
+        ) from error
+    except (RepositoryNotFoundError, RevisionNotFoundError, HFValidationError) as error:
+        raise ValueError(
+            f"{said}: the hub shows you no such model; check its name, OWNER/NAME or "
+            f"OWNER/NAME@REVISION, and where it is private {log_in}"
+        ) from error
+    except Exception as error:  # of many kinds: what answers may be no hub
+        raise ConnectionError(
+            f"{said} cannot be had ({one_line(error)}); connect, or fetch its files elsewhere and "
+            "give their folder"
+        ) from error
     raise ValueError(
-        f"model 'hf-hub:{repository}': it has no model.safetensors nor pytorch_model.bin in one "
-        "file; fetch it yourself and give a folder"
+        f"{said}: it has no model.safetensors nor pytorch_model.bin in one file; fetch it yourself "
+        "and give a folder"
     )
 
 

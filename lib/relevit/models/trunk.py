@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from relevit.base.files import write_atomically
+from relevit.maps import attention_layers
 
 HEADS = ("head.", "head_dist.")  # of timm's models; a distilled one has both
 FREE_MB = 1000  # that stay free on the disk
@@ -42,12 +43,19 @@ class Frozen(NamedTuple):
 def to_train(model: nn.Module, blocks: int | None) -> dict[str, nn.Parameter]:
     """The weights by name that `blocks` asks to train, as `finetune.step.trained_weights` says.
 
-    Raises: ValueError for more blocks than there are, or a head that has no weights.
+    Raises: ValueError for a network without a Vision Transformer's blocks, for more blocks than
+    there are, or a head that has no weights.
     """
     named = dict(model.named_parameters())
     if blocks is None:
         return named
-    depth = len(model.blocks)
+    try:
+        depth = len(attention_layers(model))
+    except ValueError as error:
+        raise ValueError(
+            f"trained_blocks: {type(model).__name__} has no blocks of a Vision Transformer; leave "
+            "them out, so that all is trained"
+        ) from error
     if blocks > depth:
         raise ValueError(f"trained_blocks: {blocks} of a model that has {depth}; give at most that")
     found = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import torchvision
 import transformers as hf
 from PIL import Image
+from safetensors.torch import save_file
 from torch import nn
 
 from relevit.models import load_model, open_model
@@ -90,6 +92,26 @@ def test_a_network_of_transformers_is_the_same_function(tmp_path, family):
     network.float().pretrained_cfg = PIXELS | {"input_size": (3, 32, 32)}
     with torch.no_grad():
         same(open_model(network).network(images), network(images).logits)
+
+
+@pytest.mark.parametrize("family", ["ViT", "BEiT", "DINOv2, SwiGLU", "DINOv2, registers", "CLIP"])
+def test_a_tensor_that_is_missing_is_named(tmp_path, family):
+    """Of each kind one; what no answer hangs on may be left out."""
+    network = of_transformers(*FAMILIES[family], id2label=LABELS)
+    state = {key: value.clone() for key, value in network.state_dict().items()}
+    folder, refused = kept(network, tmp_path), []
+    for lost in (key for key in state if ".1." not in key):
+        save_file({k: v for k, v in state.items() if k != lost}, folder / "model.safetensors")
+        try:
+            own = open_model(f"local-dir:{folder}")
+        except ValueError as error:
+            refused.append(str(error))
+        else:
+            images = torch.randn(1, 3, 32, 32)
+            with torch.no_grad():
+                same(own.network(images), network(images).logits)
+    assert len(refused) > 10
+    assert all("missing" in said and "\n" not in said for said in refused), refused
 
 
 def test_clips_image_tower_alone_has_the_same_features(tmp_path):
@@ -241,6 +263,48 @@ def test_what_is_written_is_read_again(tmp_path, three, whole):
     assert torch.equal(again.network(images), three(images))
     assert torch.equal(theirs(images), three(images))
     assert (again.spec.names, again.spec.mean) == (NAMES, PIXELS["mean"])
+
+
+ELSEWHERE = {  # heads by other names than head.weight, or two of them
+    "swin_tiny_patch4_window7_224": {"embed_dim": 12, "num_heads": (1, 1, 2, 2)},
+    "hiera_tiny_224": {"embed_dim": 16},
+    "levit_128s": {},
+    "crossvit_9_240": {},
+    "mixer_s32_224": {},
+    "mobilenetv3_small_050": {},
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_a_file_of_any_classifier_of_timm_is_read(tmp_path, name):
+    network = timm.create_model(name, num_classes=3, **ELSEWHERE[name]).eval()
+    torch.save(network.state_dict(), tmp_path / "w.pth")
+    own = open_model(name, tmp_path / "w.pth", answers_alone=True, options=ELSEWHERE[name])
+    images = torch.randn(1, 3, own.spec.image_size, own.spec.image_size)
+    with torch.no_grad():
+        assert torch.equal(own.network(images), network(images)) and own.spec.classes == 3
+    with pytest.raises(ValueError, match="has no relevance maps"):
+        open_model(name, tmp_path / "w.pth", options=ELSEWHERE[name])
+
+
+NARROW = {"embed_dims": (8, 8, 16, 16), "num_heads": (1, 1, 2, 2)}
+
+
+@pytest.mark.parametrize("name", ["pvt_v2_b0", "twins_svt_small", "test_convnext"])
+def test_norms_of_a_run_are_those_of_its_network(tmp_path, name):
+    """The first two have norms of two kinds."""
+    options = NARROW if "test" not in name else {}
+    network = timm.create_model(name, num_classes=3, **options).eval()
+    for weights in network.parameters():
+        nn.init.normal_(weights, std=0.1)
+    own = open_model(network, answers_alone=True)
+    spec = replace(own.spec, options=options)
+    save_weights(tmp_path / "weights.safetensors", network, own.spec.name)
+    write_passport(tmp_path / "weights.safetensors", network, spec, NAMES)
+    again = open_model(str(tmp_path), answers_alone=True)
+    images = torch.randn(1, 3, own.spec.image_size, own.spec.image_size)
+    with torch.no_grad():
+        assert torch.equal(again.network(images), network(images))
 
 
 # Which class is which output
