@@ -10,9 +10,9 @@ import pytest
 import timm
 import torch
 
+from relevit.models.loading import open_model
 from relevit_own.cli import main
 from relevit_own.example import write_example
-from relevit_own.run_folder import open_run
 
 CLASSES = ("ant", "beetle", "crab")
 KINDS = {  # a network of no blocks, of blocks without attention, and with a head no method explains
@@ -53,8 +53,8 @@ def test_finetuned_and_audited_to_the_end_and_never_explained(data, tmp_path, ca
     given += ["--set", *QUICK, "--against", "label", "--out"]
     assert not relevit("finetune", *given, run, "--cure", "swap")
     assert "no relevance maps" in (run / "report.html").read_text()
-    own, names = open_run(run, "cpu", answers_alone=True)
-    assert names == CLASSES
+    own = open_model(str(run), device="cpu", answers_alone=True)
+    assert tuple(own.spec.names) == CLASSES
     images = torch.randn(2, 3, own.spec.image_size, own.spec.image_size)
     theirs = timm.create_model(f"local-dir:{run}", pretrained=True).eval()
     assert torch.equal(own.network(images), theirs(images))
