@@ -72,7 +72,7 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 	$(BIN)/python -m reproduction.runs.studies controls
 	$(BIN)/python tools/context_pictures.py controls
 
-decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (docs/decide.md)
+decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (about two hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)
 	$(BIN)/python -m reproduction.claims.decided
 	$(BIN)/python tools/context_pictures.py decide

@@ -14,23 +14,27 @@ from reproduction.claims.judging import NOT_TESTABLE, UNDECIDED, judge
 from reproduction.claims.report import ResultTables, number_table, verdict_table
 
 PRESET, YES = "decide", {True: "yes", False: "no"}
+NOT_MADE = "not made yet"
 RESULTS = project_root() / "docs" / "results"
 
 
 def verdicts(tables: ResultTables, predicted: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """By file: the verdicts on what was predicted, or could be judged; and their numbers.
 
-    `held`: whether the prediction did; `decided`: whether a claim was that the plan had promised.
+    `held`: whether the prediction did; `decided`: whether a claim was that the plan had promised. A
+    claim whose runs are not there is NOT_MADE.
 
     The preset's own runs have the class term of Eq. 4, so that they are the method's.
     """
     found = judge(tables)
     table = verdict_table(found)[["id", "claim", "verdict", "number", "reason", "evidence"]]
     table = table.merge(predicted.drop(columns="why"), on="id", how="left")
-    judged = (table["verdict"] != NOT_TESTABLE) | table["predicted"].notna()
-    known, open_ = table["predicted"].notna(), [UNDECIDED, NOT_TESTABLE]
-    table["held"] = (table["predicted"] == table["verdict"]).map(YES).where(known)
-    promised = known & table["planned"].notna() & ~table["planned"].isin(open_)
+    known, made = table["predicted"].notna(), ~table["reason"].str.contains("no table ")
+    judged = known | (table["verdict"] != NOT_TESTABLE)
+    table["verdict"] = table["verdict"].where(made, NOT_MADE)
+    table["held"] = (table["predicted"] == table["verdict"]).map(YES).where(known & made)
+    open_ = [UNDECIDED, NOT_TESTABLE]
+    promised = made & table["planned"].notna() & ~table["planned"].isin(open_)
     table["decided"] = (~table["verdict"].isin(open_)).map(YES).where(promised)
     return {"decide": table[judged], "decide_numbers": number_table(found)}
 

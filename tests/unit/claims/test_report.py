@@ -36,7 +36,7 @@ def test_each_number_says_by_itself_what_the_claim_says_by_all():
         pd.DataFrame({"id": ["RV-12"], "planned": "", "predicted": "holds", "why": ""}),
     )
     table, numbers = found["decide"].set_index("id"), found["decide_numbers"]
-    assert table.at["RV-12", "verdict"] == "not testable" and {"RV-01", "RV-02"} < {*table.index}
+    assert table.at["RV-12", "verdict"] == "not made yet" and {"RV-01", "RV-02"} < {*table.index}
     for claim, part in numbers.groupby("id"):
         verdict = table.at[claim, "verdict"]
         assert (set(part["says"]) == {"holds"}) == (verdict == "holds"), claim
