@@ -132,4 +132,4 @@ def test_the_nine_columns_and_their_average_are_said_in_words():
         assert shown.loc[row, "shifted, mean"] == pytest.approx(mean[row])
     words = added_in_words(table[table["dataset"] == AVERAGE])
     assert list(words) == ["without", "with", "relevance adds", "from", "to"]
-    assert words.loc[("ours", "all"), "relevance adds"] == 50
+    assert words.loc[("our setting", "all"), "relevance adds"] == 50

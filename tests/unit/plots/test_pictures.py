@@ -49,7 +49,7 @@ def ends(axis) -> list:
 
 def test_with_and_without_stand_beside_each_other():
     axis, other = shared.added_bars(added(), "t").axes
-    assert (axis.get_title(), other.get_title()) == ("ours", "labels")
+    assert (axis.get_title(), other.get_title()) == ("our setting", "labels")
     assert [bar.get_height() for bar in axis.patches] == [1, 2, 3, -1, -2, -3]
     assert [to_hex(bar.get_facecolor()) for bar in axis.patches] == [OURS] * 3 + [CONTROL] * 3
     assert ends(axis) == [[-1, 4], [0, 5], [1, 6], [-3, 2], [-4, 1], [-5, 0]]

@@ -72,7 +72,7 @@ CHANGES = {
     ("erasing", "share"): (75, "75 % erased"),
     ("erasing", "image"): (3, "20 % erased"),
     ("erasing", "method"): ("rollout", "rollout, most relevant first"),
-    ("erasing", "order"): ("least relevant first", "gae, least relevant first"),
+    ("erasing", "order"): ("least relevant first", "GAE, least relevant first"),
     ("steps", "background"): (0.0, "one step: background"),
     ("steps", "foreground"): (3.0, "foreground"),
     ("steps", "classification"): (0.9, "class term"),
