@@ -70,8 +70,9 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
     towers = name == CLIP and command == "finetune"  # timm's
     if name in suite or towers or (place.startswith("local") and inside):
         return
-    if os.path.isdir(name):
-        if not Path(name, "config.json").is_file():
+    written = Path(name, "config.json").is_file()
+    if os.path.isdir(name) and (written or not in_timm(name)):
+        if not written:
             raise FileNotFoundError(
                 f"{command}: --model {name} holds no finished run nor another model with its "
                 "config.json; give the --out of relevit finetune, or a model's name"

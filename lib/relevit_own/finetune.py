@@ -482,7 +482,7 @@ def answer_all(
 def audit_all(
     run: OwnRun, models: Mapping[str, nn.Module], say: Say = lambda line: None
 ) -> dict[str, Audited]:
-    """The audit of each model on held-out images, by its name (`own_audit.audit_images`).
+    """The audit of each model on held-out images, by its name (`audit.audit_images`).
 
     Their masks are TokenCut's where those of finetuning are. Where nothing can be put on another
     background there is no audit, and `say` is told why.

@@ -55,11 +55,8 @@ def claim(out: Path, record: Mapping[str, Any], replace_other: bool) -> None:
         if path.read_text(encoding="utf-8") == text:
             return
         if not replace_other:
-            before, now = (json.loads(each)["record"] for each in (path.read_text("utf-8"), text))
-            key = next(k for k in [*record, *before] if before.get(k) != now.get(k))
-            was, is_now = (shorten(repr(r.get(key)), 80, placeholder=" ...") for r in (before, now))
             raise ValueError(
-                f"finetune: {out} holds another run: {key} was {was} and is {is_now}; give "
+                f"finetune: {out} holds another run: {_difference(path, json.loads(text))}; give "
                 "another folder with --out, or the same values to go on with it"
             )
         shutil.rmtree(out)
@@ -70,6 +67,19 @@ def claim(out: Path, record: Mapping[str, Any], replace_other: bool) -> None:
         )
     out.mkdir(parents=True, exist_ok=True)
     write_atomically(path, text)
+
+
+def _difference(path: Path, now: Mapping[str, Any]) -> str:
+    """What differs in a folder's run, in words."""
+    try:
+        record, before = now["record"], json.loads(path.read_text(encoding="utf-8"))["record"]
+        key = next(k for k in [*record, *before] if before.get(k) != record.get(k))
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
+        return f"its {MADE} is of an earlier version, or of something else"
+    was, is_now = (
+        shorten(repr(each.get(key)), 80, placeholder=" ...") for each in (before, record)
+    )
+    return f"{key} was {was} and is {is_now}"
 
 
 def files_fingerprint(part: Table) -> str:

@@ -53,7 +53,7 @@ CLUTTER = (
 )  # fmt: skip
 # What a file begins with that says what wrote its folder.
 WRITTEN = {
-    "run.json": '{\n "record": {',
+    "run.json": ('{\n "record": {', '{\n "choices": {'),  # the latter of earlier versions
     "audit.json": '{\n "schema_version":',
     "manifest.csv": "file,model,method,target,",
 }
@@ -413,7 +413,7 @@ def _is_written(folder: Path) -> bool:
     for name, begin in WRITTEN.items():
         if (folder / name).is_file():
             with (folder / name).open(encoding="utf-8", errors="replace") as file:
-                if file.read(len(begin)) == begin:
+                if file.read(80).startswith(begin):
                     return True
     return False
 

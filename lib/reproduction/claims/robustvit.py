@@ -763,8 +763,8 @@ def input_times_gradient_is_unfaithful(t: Seen) -> Yielded:
 
     d: 1 point. On the first model on which methods are compared. The paper has no numbers for it.
     """
-    rows = t.rows("07a_segmentation/input_gradient")
     model = t.first("model", MAPPED, "ViT-B", "07a_segmentation/input_gradient")
+    rows = t.rows("07a_segmentation/input_gradient", f"model == '{model}'")
     gae = f"method == 'gae' and target == 'predicted' and model == '{model}'"
     gae = mean(t.rows("07a_segmentation/methods_perturbation", gae), AREA, "direction", error=ENDS)
     lead = gae.minus(mean(rows, AREA, "direction", error=ENDS))

@@ -448,6 +448,11 @@ def test_a_folder_with_another_run_is_left_alone_but_for_a_notebooks(choices, tm
     assert {path.name for path in out.iterdir()} == {"run.json"}
     mine.mkdir()
     (mine / "notes.txt").write_text("mine")
+    for text in ('{"choices": {}}', "[]", "no JSON"):  # of an earlier version, and of others
+        (mine / "run.json").write_text(text)
+        with pytest.raises(ValueError, match=r"holds another run: its run\.json is of an earlier"):
+            your_own.prepare(choices, mine, "cpu")
+    (mine / "run.json").unlink()
     with pytest.raises(ValueError, match="is not empty and holds no run"):
         your_own.prepare(choices, mine, "cpu", replace_other=True)
 
