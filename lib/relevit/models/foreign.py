@@ -81,9 +81,9 @@ class Foreign:
         """The tensors under timm's names. Raises: ValueError for what has no place there, and for
         one that is missing."""
         found = named_as_timm(tensors)
-        with _whole():
-            for change in self.last:
-                side = int(self.options["img_size"]) // int(self.options["patch_size"])
+        for change in self.last:
+            side = int(self.options["img_size"]) // int(self.options["patch_size"])
+            with _whole():
                 found = change(found, side)
         return found
 

@@ -60,9 +60,9 @@ def _theirs(metric: str = "top1") -> Mapping[str, float]:
     return {**changes, AVERAGE: changes[SHIFTED].mean()}
 
 
-def _lead_of_theirs(variant: str, other: str, column: str = AVERAGE) -> float:
-    """What one variant has over another in the paper (Table 4, supplement Table 8)."""
-    found = published.published_ablations()[column]
+def _lead_of_theirs(variant: str, other: str) -> float:
+    """What one variant gains over another in the paper (Table 4, supplement Table 8)."""
+    found = published.published_ablations()[AVERAGE]
     return float(found[variant] - found[other])
 
 

@@ -122,6 +122,17 @@ def test_input_times_gradient_is_held_against_gae():
         assert found.verdict == verdict, found
 
 
+@pytest.mark.parametrize(("std", "verdict"), [(1.0, "no difference"), (2.1, "undecided")])
+def test_the_papers_effect_is_what_no_difference_is_measured_by(std, verdict):
+    """Of three seeds the interval is ±2.48 std; the paper gains 5.8 on a and 5.0 on objectnet."""
+    table = papers.changes(*papers.SEVEN)[CHANGES].assign(
+        change_top1_pts=0.1, change_top1_std_pts=std, change_top5_pts=0.1
+    )
+    (found,) = judge({CHANGES: table}, only=["RV-01"])
+    assert found.verdict == verdict, found.number
+    assert [round(part.d, 1) for part in found.parts] == [5.8, 5.0]
+
+
 # The rule
 
 RUNS = pd.DataFrame(
