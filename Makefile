@@ -61,6 +61,8 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 
 numbers: setup  ## Write the numbers in all prose anew from docs/results (make notebooks does it, too)
 	$(BIN)/python docs/quoted.py
+	$(BIN)/python tools/printed_intervals.py >/dev/null
+	$(BIN)/python docs/quoted.py
 
 # The final table, and what relevance adds in other worlds.
 study: setup  ## When does it help, which cure, which map? (about 18 hours on 2 cores, docs/context.md)

@@ -1,4 +1,4 @@
-"""Run the pipeline of a preset: `python -m reproduction.pipeline.run workshop`.
+"""Run the pipeline of a preset: `python -m reproduction.pipeline workshop`.
 
 Checks every parameter file, the device, the disk and the download first, so that nothing
 fails after long work for a reason that was known before it. Order, resume and parallel runs
@@ -352,9 +352,7 @@ def _stoppable() -> Iterator[None]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Command line; a wrong input is one message and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m reproduction.pipeline.run", description=__doc__
-    )
+    parser = argparse.ArgumentParser(prog="python -m reproduction.pipeline", description=__doc__)
     parser.add_argument("preset", help="file of params/, for example quick or workshop")
     parser.add_argument("stages", nargs="*", help="these and what they need; without, all")
     parser.add_argument(
@@ -363,7 +361,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--profile", default="", help="profile of Snakemake, for example profiles/slurm"
     )
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     try:
         with _stoppable():
             return run(options.preset, options.stages, options.jobs, options.profile)
