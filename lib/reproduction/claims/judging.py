@@ -53,13 +53,17 @@ Yielded = Iterator[list[Number]]
 class Seen:
     """Result tables by `stage/stem`, as far as they are of one arm; it keeps what was read.
 
-    Tables of finetuned models (FINETUNED) that do not tell arms apart are of OURS alone.
+    Tables of finetuned models (FINETUNED) that do not tell arms apart are of OURS alone. A model
+    of `instead` is read as the paper's model that it stands in for, where that one is not there.
     """
 
-    def __init__(self, tables: Tables, arm: str = OURS) -> None:
-        self._tables, self._arm = tables, arm
+    def __init__(
+        self, tables: Tables, arm: str = OURS, instead: Mapping[str, str] | None = None
+    ) -> None:
+        self._tables, self._arm, self._instead = tables, arm, instead or {}
         self.stages: set[str] = set()
         self.stand_ins: list[str] = []
+        self.renamed: dict[str, str] = {}  # the paper's models with those that were read as them
 
     def table(self, name: str) -> pd.DataFrame:
         """A whole table. Raises: Lacking where it is not there, or empty."""
@@ -73,7 +77,16 @@ class Seen:
             raise Lacking(f"{name}: {NO_RUN}")
         if table.empty:
             raise Lacking(f"{name} is empty: this preset has nothing to put there")
-        return table.reset_index(drop=True)
+        return self._renamed(table.reset_index(drop=True))
+
+    def _renamed(self, table: pd.DataFrame) -> pd.DataFrame:
+        there = set(table["model"]) if "model" in table else set()
+        names = {own: of for own, of in self._instead.items() if own in there and of not in there}
+        told = (f"{own} for {of}" for own, of in names.items())
+        self.stand_ins += [text for text in told if text not in self.stand_ins]
+        self.renamed |= {of: own for own, of in names.items()}
+        columns = table.columns.intersection(["model", "other"]) if names else []
+        return table.assign(**{name: table[name].astype(str).replace(names) for name in columns})
 
     def rows(self, name: str, *queries: str) -> pd.DataFrame:
         """Rows of a table by queries of pandas, one after the other. Raises: Lacking for none."""
@@ -113,6 +126,7 @@ class Claim:
     function: Callable[[Seen], Yielded]
     method: bool = False
     reason: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def criterion(self) -> str:
@@ -168,14 +182,17 @@ class Verdict:
 CLAIMS: dict[str, Claim] = {}
 
 
-def claim(id: str, *, method: bool = False, reason: str = "") -> Callable:
+def claim(
+    id: str, *, method: bool = False, reason: str = "", instead: Mapping[str, str] | None = None
+) -> Callable:
     """Make a function the claim of this id. `reason`: why nothing stands in for what it names.
 
-    `method`: it is said of RobustViT's method, which has the class term of its Eq. 4.
+    `method`: it is said of RobustViT's method, which has the class term of its Eq. 4. `instead`:
+    models of ours, with those of the paper that they stand in for.
     """
 
     def enter(function: Callable[[Seen], Yielded]) -> Callable[[Seen], Yielded]:
-        CLAIMS[id] = Claim(id, function, method, reason)
+        CLAIMS[id] = Claim(id, function, method, reason, instead or {})
         return function
 
     return enter
@@ -191,18 +208,21 @@ def judge(tables: Tables, only: Sequence[str] = (), *, own_terms: bool = False) 
     found = []
     for one in sorted(CLAIMS.values(), key=lambda one: [*PAPERS].index(one.id.split("-")[0])):
         if one.id.startswith(tuple(only) or ""):
-            verdict = judged(one, Seen(tables))
+            verdict = judged(one, tables)
             if one.method and own_terms:
                 ours = f"{verdict.verdict}: {verdict.number or verdict.reason}"
-                verdict = replace(judged(one, Seen(tables, PUBLISHED)), ours=ours)
+                verdict = replace(judged(one, tables, PUBLISHED), ours=ours)
             found.append(verdict)
     return found
 
 
-def judged(one: Claim, seen: Seen) -> Verdict:
-    """The verdict on one claim. Raises: ValueError as `judge`."""
+def judged(one: Claim, tables: Tables, arm: str = OURS) -> Verdict:
+    """The verdict on one claim by the runs of an arm. Raises: ValueError as `judge`."""
+    seen = Seen(tables, arm, one.instead)
     try:
-        found = _decide([*one.function(seen)])
+        found = _decide(
+            [[_told(part, seen.renamed) for part in some] for some in one.function(seen)]
+        )
     except Lacking as lack:
         seen.stand_ins.clear()
         found = NOT_TESTABLE, f"{one.reason} {lack}".strip(), []
@@ -242,6 +262,14 @@ def _decide(found: Iterable[list[Number]]) -> tuple[str, str, list[Number]]:
     single = any(math.isinf(part.high) for part in missed)
     alone = "; too few seeds for an interval over seeds" * single
     return UNDECIDED, f"cannot be told: {_named(missed)}{alone}", counted
+
+
+def _told(part: Number, renamed: Mapping[str, str]) -> Number:
+    """A number whose name has the models that were run, and not those that they stand in for."""
+    name = part.name
+    for of, own in renamed.items():
+        name = name.replace(of, own)
+    return part._replace(name=name)
 
 
 def _named(parts: Iterable[Number]) -> str:

@@ -19,6 +19,7 @@ from reproduction.heads.measure import (
     explain_runs,
     follow_epochs,
     masking_table,
+    outline_table,
     score_table,
     shift_rows,
     space_table,

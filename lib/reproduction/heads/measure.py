@@ -36,6 +36,7 @@ from relevit.iav.trend import score_rows
 from relevit.models.spec import ModelSpec
 from reproduction.heads.compared import finetuned, named, spec_of
 from reproduction.measures.corruptions import shift_table
+from reproduction.measures.methods import segmentation_table, shared_maps
 from reproduction.params.cells import Params
 from reproduction.runs.run import Row, read
 from reproduction.training.pretrained import test_pictures
@@ -172,6 +173,23 @@ def shift_rows(
         images = test.read(range(len(test))).images
         found = shift_table(finetuned(run), spec, images, test.labels, levels)
         tables.append(found.assign(**named(run)))
+    return pd.concat(tables, ignore_index=True)
+
+
+OUTLINING = ("raw_attention", "token_wise")
+
+
+def outline_table(runs: Iterable[Row], pictures: Batch) -> pd.DataFrame:
+    """The segmentation test of OUTLINING in each run, as `segmentation_table`; pictures have masks.
+
+    Source: Beyond Intuition App. D, of a model that learned without labels and one with.
+    """
+    tables = []
+    for run in runs:
+        model, spec = finetuned(run), spec_of(run)
+        maps = shared_maps(model, spec, pictures.images, OUTLINING)
+        table = segmentation_table(maps, pictures.masks > 0, spec.grid)
+        tables.append(table.assign(**named(run)))
     return pd.concat(tables, ignore_index=True)
 
 
