@@ -449,6 +449,16 @@ def _audit_known() -> Table:
     }
 
 
+def _audits_of_models() -> Table:
+    """Audits of leans that were planted in photographs."""
+    return read("notes/audits_of_models"), {
+        "model": "model", "planted (%)": "planted_pct", "right at home (%)": "right_at_home_pct",
+        "redrawn": "redrawn:+0.0~", "audit, exact masks": "audit:+0.0~", "verdict": "verdict",
+        "audit, TokenCut's masks": "tokencut:+0.0~", "its verdict": "tokencut_verdict",
+        "seconds": "seconds",
+    }  # fmt: skip
+
+
 def _judge_groups() -> Table:
     """In which group of equals each method is, by zero and model; the best of its worst first.
 
@@ -599,6 +609,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "stages": _stages,
     "study": _study,
     "audit_known": _audit_known,
+    "audits_of_models": _audits_of_models,
     "judge_groups": _judge_groups,
     "judge_dinov2": lambda: _judge("dinov2-s8"),
     "judge_tiny": lambda: _judge("tiny"),
