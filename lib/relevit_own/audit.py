@@ -158,9 +158,9 @@ def audit_folder(
     Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_table`,
     `examine`, `find_outputs` and `shown_as`; for a model that knows other classes.
     """
-    part, ledger = _images(choices, say)
-    notes = ledger.told()
+    part, ledger, inverted = _images(choices, say)
     masked = part.has_masks
+    notes = [*ledger.told(), *(inverted if masked else [])]
     images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
     places, names, note = find_outputs(part.classes, names, model, lambda: images)
     notes += [note] if note else []
@@ -222,8 +222,11 @@ def audit_images(
 # Before the work
 
 
-def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Table, Ledger]:
-    """The images to show, all of them with a mask or none, and what all files are used for."""
+def _images(
+    choices: OwnChoices, say: Callable[[str], object]
+) -> tuple[Table, Ledger, Sequence[str]]:
+    """The images to show, all of them with a mask or none, what all files are used for, and whether
+    masks look inverted."""
     say(f"reading {choices.data}")
     table = table_of(choices)
     split = next((name for name in PARTS if name in table.splits), None)
@@ -236,7 +239,7 @@ def _images(choices: OwnChoices, say: Callable[[str], object]) -> tuple[Table, L
     elif bare.any() and not bare.all():
         part = part.without(dict.fromkeys(np.flatnonzero(bare).tolist(), NO_MASK))
     ledger = Ledger.of({split or WHOLE: part})
-    return sample_evenly(part, choices.looked_at, choices.seed), ledger
+    return sample_evenly(part, choices.looked_at, choices.seed), ledger, found.inverted
 
 
 def with_masks(

@@ -202,6 +202,15 @@ class Findings:
         """Ids of pictures whose mask has no object or no background."""
         return tuple(self.rows.loc[self.rows["share"].isin((0, 1)), "id"])
 
+    @property
+    def inverted(self) -> list[str]:
+        """A sentence where nearly all objects look like backgrounds, else none."""
+        known = self.rows.dropna(subset="share")
+        odd = (known["share"] > 0.5) | known["framed"]
+        if not len(known) or odd.sum() < NEARLY_ALL * len(known):
+            return []
+        return ["the masks look inverted: the object is what is not 0"]
+
     def refused(self, what: str) -> dict[str, str]:
         """Why pictures are refused for a fault of "picture" or "mask", by their ids."""
         return self.rows[self.rows["fault"] == what].set_index("id")["why"].to_dict()
@@ -393,8 +402,7 @@ def lines(findings: Findings) -> list[str]:
     add("", "missing", ~masked & (rows["fault"] != "ours") & masked.any())
     add("", "empty", share == 0)
     add("", "full", share == 1)
-    if len(known) and ((share > 0.5) | rows["framed"]).sum() >= NEARLY_ALL * len(known):
-        said.append(("", "they look inverted: the object is what is not 0"))
+    said += [("", each) for each in findings.inverted]
     said += [("note", each) for each in ledger(findings).told()]
     width = max(len(first) for first, _ in said)
     return [table.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
@@ -431,6 +439,13 @@ def _look(table: Table, place: int) -> dict[str, Any]:
     return seen | {"share": float(mask.mean()), "framed": framed}
 
 
+def stretched(width: int, height: int) -> str:
+    """Why a picture of such a size is refused; nothing of others."""
+    far = max(width, height) > MOST_STRETCHED * min(width, height)
+    said = f"{width} x {height} pixels; one side is over {MOST_STRETCHED} times the other"
+    return said if far else ""
+
+
 def _picture(path: Path) -> dict[str, Any]:
     """Upright size, oddities, pixels and look of a picture, which is decoded whole."""
     with opened(path) as image:
@@ -448,14 +463,8 @@ def _picture(path: Path) -> dict[str, Any]:
         pixels = hashlib.blake2b(repr((image.size, False)).encode(), digest_size=16)
         pixels.update(np.array(shown).tobytes())
         width, height = image.size
-    faults = {
-        DEEP: deep,
-        f"{width} x {height} pixels; one side is over {MOST_STRETCHED} times the other": (
-            max(width, height) > MOST_STRETCHED * min(width, height)
-        ),
-    }
     seen = {"width": width, "height": height, "odd": tuple(k for k in ODD if is_odd[k])}
-    if why := next((why for why, there in faults.items() if there), ""):
+    if why := DEEP if deep else stretched(width, height):
         return seen | {"fault": "picture", "why": why}
     few = shown.convert("L").resize((PARTS * SIDE, PARTS * SIDE), Image.Resampling.BILINEAR)
     return seen | {

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -86,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     # A shell leaves the ~ of --out=~/run as it is, and Windows every one.
     home = partial(re.sub, r"(^|=)~(?=$|[/\\])", lambda m: m[1] + os.path.expanduser("~"))
     try:
+        door.need_words(given)
         with full_disk_said(Path.cwd() / "."):
             code = app([home(word) for word in given]) or 0
     except (CycloptsError, ValueError, OSError, ImportError, FailedError) as error:
@@ -154,6 +156,7 @@ def check(
         listed: write to this CSV what each file is used for, or why not
     """
     door.need_there("check", data=data, masks=masks, images=images_folder)
+    door.need_room("check", picture=picture and picture.parent, list=listed and listed.parent)
     with loading():
         from relevit_own.reports.checked import check_data
     paths = [None if each is None else Path(each) for each in (data, masks, images_folder)]
@@ -187,10 +190,13 @@ def audit(
         fail_over: exit code 1 where the background gap is larger than so many points
     """
     door.need_there("audit", data=data, images=images_folder)
+    door.need_room("audit", out=out)
     door.need_masks("audit", masks)
     door.need_model("audit", own_model, own_weights, device)
     choices = _choices("audit", locals())
     names, clip = _names("audit", names), door.is_clip(own_model)
+    if isnan(fail_over):  # which no gap is larger than
+        raise ValueError("audit: --fail-over nan is no number; give points, such as 16")
     if "{}" not in prompt:
         raise ValueError(f"audit: --prompt {prompt!r} has no {{}}, where a class's name goes")
     with loading():
@@ -244,6 +250,7 @@ def finetune(
     """
     choices = _choices("finetune", locals())  # some may be said by --set as well
     door.need_there("finetune", data=data, images=choices.images_folder or None)
+    door.need_room("finetune", out=out)
     door.need_masks("finetune", choices.masks or None)
     for folder in choices.shifted:
         door.need_there("finetune", shifted=folder)
@@ -293,6 +300,8 @@ def explain(
     for image in images:
         door.need_there("explain", image=image)
     door.need_there("explain", masks=masks)
+    out = output or _unnamed(images)
+    door.need_room("explain", output=out.parent if out.suffix else out)
     methods = [name.strip() for name in method.split(",")]
     door.need_methods("explain", methods)
     door.need_texts(own_model, text)
@@ -300,7 +309,6 @@ def explain(
     names, options = text or _names("explain", names), _pairs("explain", own_options)
     if target is not None and top is not None:
         raise ValueError("explain: --target is one class, --top asks for the likeliest; give one")
-    out = output or _unnamed(images)
     with loading():
         from relevit_own.explained import limits
         from relevit_own.explaining import explain_pictures, prepare
@@ -314,7 +322,9 @@ def explain(
             f"takes {taken:.0f} % of pictures of other things for one of them",
         )
     subject = _subject(own_model, own_weights, options, names, device)
-    explain_pictures(work, subject, target=target, top=top or len(text) or 1, say=say)
+    explain_pictures(
+        work, subject, target=target, top=(len(text) or 1) if top is None else top, say=say
+    )
     shown = [f"left out: {reason}" for reason in work.left_out[:MOST_LEFT_OUT]]
     more = len(work.left_out) - MOST_LEFT_OUT
     say(*shown, *([f"and {more} more"] if more > 0 else []), f"written: {out}")
@@ -342,6 +352,7 @@ def judge(
     if out and out.suffix != ".json":
         raise ValueError(f"judge: {out} is no JSON file; give one, such as mine.json")
     door.need_there("judge", method=(method or "").rpartition(":")[0])
+    door.need_room("judge", out=out and out.parent)
     door.need_device("judge", device)
     with loading():
         from relevit.base.device import choose_device
@@ -432,8 +443,11 @@ def _choices(command: str, given: Mapping[str, Any]) -> OwnChoices:
     more, own = _pairs(command, given.get("settings", ())), OwnChoices.model_fields
     asked = {key: given[key] for key in own if key in given and given[key] not in (None, ())}
     asked |= {"corrupted": "skip"} if given["skip"] else {}
-    asked |= {"own_options": _pairs(command, given["own_options"])} | more
+    asked |= {"own_options": _pairs(command, given["own_options"])}
     where = f"relevit {command}"
+    if twice := next((key for key in more if asked.get(key)), None):
+        raise ValueError(f"{where}: {twice} is given by an option and by --set; give it once")
+    asked |= more
     try:
         return OwnChoices.checked(asked, where)
     except ValueError as error:
@@ -476,7 +490,7 @@ def _names(command: str, given: str | None) -> Sequence[str]:
         return IMAGENET_NAMES
     door.need_there(command, names=given)
     try:
-        return Path(given).read_text("utf-8-sig").splitlines()
+        return Path(given).read_text("utf-8-sig").rstrip().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{command}: --names {given} cannot be read ({error}); give a text file with a class's "

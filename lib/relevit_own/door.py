@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import get_args
 
@@ -23,12 +24,35 @@ TOKENCUT = "tokencut"  # in place of masks
 PLAIN = {("check", "data"), ("explain", "image"), ("judge", "method")}  # typed without an option
 
 
+def need_words(given: Sequence[str]) -> None:
+    """Raise ValueError for an empty word, which as a path is the folder that one is in."""
+    for before, word in pairwise(["relevit", *given]):
+        if not word or re.fullmatch(r"--[\w-]+=", word):
+            raise ValueError(
+                f"behind {word or before} stands nothing; is a variable of your shell empty? give "
+                "it a value, or leave it out"
+            )
+
+
 def need_there(command: str, **paths: str | Path | None) -> None:
     """Raise FileNotFoundError that names the first option whose file or folder is missing."""
     for name, path in paths.items():
         if path is not None and str(path) != "" and not os.path.exists(path):
             flag = "" if (command, name) in PLAIN else f"--{name} "
             raise FileNotFoundError(f"{command}: {flag}{path} is missing; check its name")
+
+
+def need_room(command: str, **folders: str | Path | None) -> None:
+    """Raise ValueError that names the first option whose folder cannot be made or written to."""
+    for name, folder in folders.items():
+        if folder is not None:
+            path = Path(folder).absolute()
+            there = next(each for each in (path, *path.parents) if each.exists())
+            if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+                why = "may only be read" if there.is_dir() else "is a file"
+                raise ValueError(
+                    f"{command}: --{name} cannot be written, for {there} {why}; give another"
+                )
 
 
 def need_masks(command: str, masks: str | None) -> None:
@@ -63,6 +87,8 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
 
     need_device(command, device)
     need_there(command, weights=weights)
+    if ":" in name and weights:
+        raise ValueError(f"{command}: --model {name} has weights of its own; leave --weights out")
     suite = {*get_args(AnyModelName), *get_args(HubName), *MORE_MODELS}
     place, _, inside = name.rpartition(":")
     if is_clip(name):
@@ -84,11 +110,14 @@ def need_model(command: str, name: str, weights: str | None, device: str) -> Non
             f"name of timm's, one of {', '.join(sorted(suite))}, or the --out of relevit finetune"
         )
     if not weights:
-        from relevit.base.hub import need_hub
+        from relevit.base.hub import A_FILE, A_FOLDER, need_hub
 
-        inside = inside.partition("@")[0]  # of a revision
-        repository = CLIP_ON_HUB if name == CLIP else inside if place else f"timm/{name}"
-        need_hub(f"{command}: --model {name}", repository)
+        repository, instead = f"timm/{name}", A_FILE
+        if place:
+            repository, instead = inside.partition("@")[0], A_FOLDER  # of a revision
+        elif name == CLIP:
+            repository, instead = CLIP_ON_HUB, "give weights, its folder that was fetched elsewhere"
+        need_hub(f"{command}: --model {name}", repository, instead)
 
 
 def is_clip(name: str) -> bool:

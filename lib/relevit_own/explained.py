@@ -45,7 +45,7 @@ class Subject:
         count = self.model.spec.classes
         if len(self.classes) != count:
             raise ValueError(
-                f"explain: {len(self.classes)} names for a model of {count} classes; give each"
+                f"names: {len(self.classes)} are told of a model with {count} classes; give each"
             )
 
 

@@ -26,7 +26,7 @@ from relevit.base.files import write_atomically
 from relevit.data.pictures import READING, mark, open_image, opened
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask, is_deep
-from relevit_own.check import DEEP
+from relevit_own.check import DEEP, stretched
 from relevit_own.explained import Found, Subject, class_names, class_number, look_into
 from relevit_own.loose import find_masks, find_pictures
 from relevit_own.outlines import fitting_mask
@@ -119,7 +119,7 @@ def prepare(
         name = Path(os.path.relpath(path, above)).as_posix()
         work.masks.update({name: masked[path]} if path in masked else {})
         try:
-            _need_eight_bits(path)
+            _need_fit(path)
             work.mask(name, path)
             work.pictures[name] = path
         except ValueError as error:
@@ -127,16 +127,19 @@ def prepare(
     if work.left_out and not (skip_unreadable and work.pictures):
         more = f" ({len(work.left_out)} such of {len(found)})" if len(found) > 1 else ""
         way = ", or leave such out (--skip-unreadable)" if work.pictures else ""
-        raise ValueError(f"explain: {work.left_out[0]}{more}; mend it, or take it out{way}")
+        raise ValueError(
+            f"explain: {work.left_out[0]}{more}; mend it (a picture is a JPEG or PNG, a mask a "
+            f"PNG), or take it out{way}"
+        )
     work.left_out.extend(others)
     return work
 
 
-def _need_eight_bits(path: Path) -> None:
-    open_image(path)  # a truncated file says so only when it is decoded
+def _need_fit(path: Path) -> None:
+    size = open_image(path).size  # a truncated file says so only when it is decoded
     with opened(path) as found:
-        if is_deep(found):
-            raise ValueError(f"{path} cannot be read as an image ({DEEP})")
+        if why := DEEP if is_deep(found) else stretched(*size):
+            raise ValueError(f"{path} cannot be read as an image ({why})")
 
 
 def _need_fitting(work: Work, found: Collection[Path], masks: Path | None) -> None:

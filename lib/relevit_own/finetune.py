@@ -361,6 +361,7 @@ def search(
     """Finetune at each rate: the rows of `OwnRun.table`, what `judge` says, and `log`, the history.
 
     Goes on where it stopped. A rate at which a loss became infinite has an infinite `drop_pts`.
+    Raises: FailedError for a run that failed otherwise, with its reason; OSError for a full disk.
     """
     rows = []
     for row in run.table():
@@ -409,7 +410,7 @@ def networks(
 ) -> dict[str, nn.Module]:
     """The original, its twin by `OwnRun.twin` (if there is one), and ours, at a rate, by name.
 
-    There is no twin where its loss became infinite.
+    There is no twin where its loss became infinite. Raises: as `search`.
     """
     found = {ORIGINAL: run.model.network}
     for row in reversed([row for row in run.table(lr) if row.settings.lr == lr]):
@@ -425,7 +426,7 @@ def networks(
 def _made(run: OwnRun, row: Row, say: Say, step: Step) -> History | None:
     """The log of a run, made where it is not; None where its loss became infinite.
 
-    Raises: FailedError for a run that failed otherwise; OSError for a full disk.
+    Raises: as `search`.
     """
     folder = run.out / row.name
     try:
@@ -586,7 +587,7 @@ def finetune_folder(
     same by the cure `against`, so that what `cure` adds is told from what more training does.
     Leaves the weights, the tables of `save`, `run.json` and `log.txt`; a run that was stopped goes
     on. `network` as in `prepare`. `say` is told each line for people, `step` each step.
-    Raises: as `prepare` and `chosen_rate`.
+    Raises: as `prepare`, `search` and `chosen_rate`.
     """
     say = Log(say)
     run = prepare(choices, out, device, say, network=network)

@@ -51,7 +51,8 @@ def possible_places(classes: Sequence[str], names: Sequence[str], count: int) ->
 
     `names` are those of the outputs, empty where nobody says them. By name (`places_of`), by
     ImageNet's synsets, else as they are listed, and as timm's training numbers folders.
-    Raises: ValueError where none of this can be, or a name may be that of several outputs.
+    Raises: ValueError where none of this can be, a name may be that of several outputs, or several
+    classes have one output.
     """
     synsets = ImageNetInfo("imagenet-1k").label_names()
     if count == len(synsets) and set(classes) <= set(synsets) and not set(classes) <= set(names):
@@ -72,7 +73,15 @@ def possible_places(classes: Sequence[str], names: Sequence[str], count: int) ->
             f"rename the folders, {ASK}, or fit a new head first: --new-head"
         )
     if names:
-        return {"by name": [place for places in found.values() for place in places]}
+        by_name = {name: place for name, (place,) in found.items()}
+        meant = {place: [n for n in by_name if by_name[n] == place] for place in by_name.values()}
+        if same := next((each for each in meant.values() if len(each) > 1), None):
+            raise ValueError(
+                f"the classes {some(same)} of the images are one of the model, "
+                f"{str(names[by_name[same[0]]])!r}; put their pictures into one class, or fit a "
+                "new head first: --new-head"
+            )
+        return {"by name": list(by_name.values())}
     timms = sorted(classes, key=lambda name: natural_key(name.lower()))
     listed, sorted_by_timm = list(range(count)), [timms.index(name) for name in classes]
     theirs = {} if sorted_by_timm == listed else {"timm's order": sorted_by_timm}

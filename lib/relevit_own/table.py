@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any, SupportsInt
 import pandas as pd
 import torch
 from jaxtyping import Int
+from pandas.errors import ParserWarning
 from PIL import Image
 from torch import Tensor
 from torchvision.datasets.folder import IMG_EXTENSIONS
@@ -40,6 +42,7 @@ COLUMNS = ["id", "image", "label", "mask", "split", "group"]
 GONE = ["id", "label", "split", "why"]
 ENDINGS = (*IMG_EXTENSIONS, ".gif")
 KINDS = "a folder of class folders, a .csv, or outlines of COCO (.json), YOLO (.yaml) or VOC"
+LONGEST = 200  # bytes of a class's name, of which a file's has 255
 TABLE = "list the pictures in a .csv with the columns image, label and mask (docs/your_own.md)"
 REMEDY = "save it again as JPEG or PNG, or take it out"
 SKIP = "or leave such pictures out (--skip-unreadable, or corrupted: skip)"
@@ -197,6 +200,11 @@ def read_table(
             f"are at least {least_classes}: give pictures of another class, such as of none of "
             "these"
         )
+    if long := next((c for c in read.classes if len(os.fsencode(c)) > LONGEST), None):
+        raise ValueError(
+            f"read_table: {path.name} has a class of {len(long)} letters, {long[:20]!r} ...; a "
+            "class's name becomes that of a folder: give it a short one"
+        )
     for split in read.splits:
         read.of(split).relabelled(read.classes)
     return read
@@ -254,13 +262,19 @@ def _from_csv(path: Path) -> Table:
 
 def _opened(path: Path) -> pd.DataFrame:
     try:
-        with path.open(encoding="utf-8-sig") as file:
+        with path.open(encoding="utf-8-sig") as file, warnings.catch_warnings():
+            warnings.simplefilter("error", ParserWarning)  # which loses cells
             heading = file.readline()
-        # Texts as they stand: a class may be called None, and 007 is not 7.
-        table = pd.read_csv(
-            path, sep=max((",", ";", "\t"), key=heading.count), dtype=str, keep_default_na=False,
-            encoding="utf-8-sig", skipinitialspace=True,
-        )  # fmt: skip
+            # Texts as they stand: a class may be called None, and 007 is not 7.
+            table = pd.read_csv(
+                path, sep=max((",", ";", "\t"), key=heading.count), dtype=str, index_col=False,
+                keep_default_na=False, encoding="utf-8-sig", skipinitialspace=True,
+            )  # fmt: skip
+    except ParserWarning as error:
+        raise ValueError(
+            f"read_table: {path} has rows with more cells than its heading; name each column, and "
+            "put a text with the separator in it into quotes"
+        ) from error
     except (OSError, ValueError) as error:  # pandas' are ValueErrors
         raise ValueError(
             f"read_table: {path} cannot be read ({one_line(error)}); save it as a CSV in UTF-8"
@@ -278,6 +292,8 @@ def _row(path: Path, number: int, row: Mapping[str, str]) -> tuple[Any, ...]:
                 f"{where}, has no {column}; needed is a path relative to {path.parent}"
             )
         found = path.parent / row[column]
+        if not found.is_file():  # it may be of Windows
+            found = path.parent / row[column].replace("\\", "/")
         if not found.is_file():
             raise FileNotFoundError(
                 f"{where}: the {column} {found} is missing; write paths relative to {path.parent}, "
@@ -377,7 +393,8 @@ def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
     pictures, others = [], []
     for place, folders, files in os.walk(folder, followlinks=True):
         kept = (name for name in folders if not _is_clutter(name))
-        folders[:] = sorted(name for name in kept if not _is_written(Path(place) / name))
+        kept = (name for name in kept if not _is_written(Path(place) / name))
+        folders[:] = sorted(name for name in kept if not _leads_back(Path(place, name)))
         for name in files:
             relative = (Path(place).relative_to(folder) / name).as_posix()
             if name.lower().endswith(ENDINGS) and not name.startswith("."):
@@ -385,6 +402,11 @@ def pictures_in(folder: Path) -> tuple[list[str], list[str]]:
             elif not _is_clutter(name):
                 others.append(relative)
     return sorted(pictures), sorted(others)
+
+
+def _leads_back(folder: Path) -> bool:
+    """Whether a folder is a link to one that it lies in, which would be read without end."""
+    return folder.is_symlink() and folder.parent.resolve().is_relative_to(folder.resolve())
 
 
 def masks_in(folder: Path) -> dict[str, Path]:

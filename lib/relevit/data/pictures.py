@@ -40,6 +40,8 @@ def opened(path: Path) -> Iterator[Image.Image]:
         _need_few_pixels(path, None)
     except DAMAGED as error:
         raise OSError("the file is damaged") from error
+    except OSError as error:  # a link to nothing, no right to read; who asks names the file
+        raise OSError(error.strerror) if error.filename else error from None
 
 
 def upright(image: Image.Image) -> Image.Image:

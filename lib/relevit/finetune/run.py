@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -39,6 +38,7 @@ from relevit.models.spec import ModelSpec
 from relevit.models.trunk import Frozen, open_trunk
 
 MADE = "run.json"  # the last file of a run
+TRACE = "traceback.txt"  # of one that failed
 DIVERGED = "diverged"  # how the reason begins of one whose loss became infinite
 FULL = "disk: "  # how an error begins that tells of a full disk (`base.files`)
 LONGEST = 80  # characters of a name that say what a run is
@@ -53,11 +53,12 @@ def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], 
     """Make a run in its folder, and write MADE last: what is `known` of it, with what `make` adds.
 
     `seconds` are those of a processor that it took now. One that fails leaves the reason there, as
-    `failed`, so that others do not hang on it.
+    `failed`, so that others do not hang on it, and in TRACE where in the code it was.
     Raises: OSError for a full disk, which others would meet, too.
     """
     known["failed"], begun = "", time.process_time()
-    (folder / MADE).unlink(missing_ok=True)
+    for earlier in (MADE, TRACE):
+        (folder / earlier).unlink(missing_ok=True)
     try:
         make(known)
     except Exception as error:
@@ -66,7 +67,7 @@ def noted(folder: Path, known: dict[str, Any], make: Callable[[dict[str, Any]], 
         if isinstance(error, FloatingPointError):  # a rate far too high: a finding, no accident
             known["failed"] = f"{DIVERGED}: {error}"
         else:
-            traceback.print_exc(file=sys.stderr)
+            write_atomically(folder / TRACE, traceback.format_exc())
             known["failed"] = errors.one_line(error)
     known["seconds"] = round(time.process_time() - begun, 1)
     write_atomically(folder / MADE, json.dumps(known, indent=2, sort_keys=True) + "\n")
@@ -83,7 +84,8 @@ def read_run(folder: Path, *, or_diverged: bool = False) -> Kept:
         raise FileNotFoundError(f"the run {folder.name} is not made yet")
     made = read_json(folder / MADE)
     if made["failed"] and not (or_diverged and made["failed"].startswith(DIVERGED)):
-        raise FailedError(f"the run {folder.name} has failed: {made['failed']}")
+        more = f"; its {TRACE} says where" if (folder / TRACE).is_file() else ""
+        raise FailedError(f"the run {folder.name} has failed: {made['failed']}{more}")
     return made
 
 

@@ -32,6 +32,7 @@ WRAPPERS = ("state_dict_ema", "model_ema", "state_dict", "model", "teacher")
 SECOND = ("student", "momentum_encoder.")  # networks that DINO and MoCo-v3 have beside their own
 HEAD = {"head.weight", "head.bias"}
 NEW = HEAD | {"fc_norm.weight", "fc_norm.bias"}  # may start untrained, under a new head
+POINTER = b"version https://git-lfs"
 PRETRAINING = ("mask_token", "decoder", "lm_head.")  # what only a pretraining needs
 HEADED = ("head.", "pre_logits.")  # what a new head replaces
 BARE_NORM = ("norm.weight", "norm.bias")  # replaced by fc_norm in models that pool the mean
@@ -54,6 +55,9 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
     """
     if not path.is_file():
         raise FileNotFoundError(f"weights: {path} is missing; check its name")
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise ValueError("it is a pointer of Git LFS; fetch what it points to: git lfs pull")
     if path.suffix == ".safetensors":
         return read_tensors(path)[0]
     try:

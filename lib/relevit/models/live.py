@@ -10,7 +10,7 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from relevit.base.errors import text_extra
+from relevit.base.errors import one_line, text_extra
 from relevit.base.seeding import seeded
 from relevit.maps import logits_of
 from relevit.models.foreign import FAMILIES, Foreign
@@ -53,11 +53,20 @@ class Answering(nn.Module):
 
 
 def answering(folder: Path) -> nn.Module:
-    """A classifier of any family from its folder, as transformers loads it, without its code."""
+    """A classifier of any family from its folder, as transformers loads it, without its code.
+
+    Raises: ValueError for what transformers takes for no classifier of images.
+    """
     with text_extra(str(folder)):
-        from transformers import AutoModelForImageClassification
-    network = AutoModelForImageClassification.from_pretrained(folder, local_files_only=True).eval()
-    processor = json.loads((folder / PROCESSOR).read_text("utf-8"))
+        from transformers import AutoModelForImageClassification as Classifiers
+    try:
+        network = Classifiers.from_pretrained(folder, local_files_only=True).eval()
+        processor = json.loads((folder / PROCESSOR).read_text("utf-8"))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError) as error:
+        raise ValueError(
+            f"model {str(folder)!r}: transformers cannot open it as a classifier of images "
+            f"({one_line(error)}); give a folder with its config, its weights and {PROCESSOR}"
+        ) from error
     return Answering(
         network, pixels_of(processor) | {"label_names": labels_of(network.config.to_dict())}
     )

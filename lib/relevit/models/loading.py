@@ -38,7 +38,13 @@ from relevit.models.describing import (
 from relevit.models.heads import BOTH, read_both
 from relevit.models.layouts import fill, has_anchor
 from relevit.models.live import answering, as_timm, options_of
-from relevit.models.passport import CONFIG, Passport, need_alike, passport_beside
+from relevit.models.passport import (
+    CONFIG,
+    Passport,
+    is_of_transformers,
+    need_alike,
+    passport_beside,
+)
 from relevit.models.registry import (
     MODELS,
     PAPER_MODELS,
@@ -190,7 +196,8 @@ def _of_folder(name: str, folder: Path, asked: Asked) -> OwnModel:
     try:
         passport = passport_beside(folder)
     except ValueError:  # a family of transformers that has no place in timm's anatomy
-        if not asked.answers_alone or asked.new_head or asked.weights == RANDOM:
+        as_it_is = asked.answers_alone and not asked.new_head and asked.weights != RANDOM
+        if not (as_it_is and is_of_transformers(folder)):
             raise
         return _given(answering(folder), asked)
     if passport is None:
@@ -252,6 +259,12 @@ def _named(name: str, asked: Asked, whole: bool = False) -> OwnModel:
             count, wide = _plain_count(model, tensors, asked), False
         else:
             count, wide = _head_size(model, tensors, asked, place), _reads_both(tensors)
+    told = passport.outputs if passport and not asked.new_head and asked.classes is None else None
+    if told not in (None, 0, count):
+        raise ValueError(
+            f"model {name!r}: {passport.place} says {told} outputs, and its weights have {count}; "
+            "mend the config, or ask for a new head"
+        )
     behind = passport is not None and passport.both
     both = (behind or model.reads == BOTH) and not asked.new_head and wide
     network = _built(model, count, options, asked.seed, both)

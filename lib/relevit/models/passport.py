@@ -85,6 +85,11 @@ def passport_beside(weights: Path) -> Passport | None:
     return of_timm(config, path) if "architecture" in config else None
 
 
+def is_of_transformers(folder: Path) -> bool:
+    """Whether a folder's config is of transformers, and not of timm. Raises: ValueError."""
+    return "model_type" in _json(folder / CONFIG)
+
+
 def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text("utf-8"))

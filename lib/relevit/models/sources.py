@@ -15,7 +15,7 @@ from timm.models import get_pretrained_cfg
 from torch import Tensor
 
 from relevit.base.errors import one_line
-from relevit.base.hub import need_hub
+from relevit.base.hub import A_FOLDER, need_hub
 from relevit.base.seeding import seeded
 from relevit.choices.words import SHIPPED
 from relevit.models.checkpoints import read_tensors
@@ -164,6 +164,7 @@ def _of_hub(repository: str) -> Path:
 
     name, _, revision = repository.partition("@")
     said, log_in = f"model 'hf-hub:{repository}'", "log in with `hf auth login`"
+    need_hub(said, name, A_FOLDER)
     try:
         for weights in ("model.safetensors", "pytorch_model.bin"):
             wanted = [CONFIG, PROCESSOR, weights]
@@ -181,8 +182,7 @@ def _of_hub(repository: str) -> Path:
         ) from error
     except Exception as error:  # of many kinds: what answers may be no hub
         raise ConnectionError(
-            f"{said} cannot be had ({one_line(error)}); connect, or fetch its files elsewhere and "
-            "give their folder"
+            f"{said} cannot be had ({one_line(error)}); connect, or {A_FOLDER}"
         ) from error
     raise ValueError(
         f"{said}: it has no model.safetensors nor pytorch_model.bin in one file; fetch it yourself "

@@ -37,7 +37,7 @@ def model_folder(
     else:
         with text_extra(where):
             from huggingface_hub import snapshot_download
-        need_hub(f"{where}: {hub}", hub)
+        need_hub(f"{where}: {hub}", hub, own)
         try:
             wanted = [*files, *more]
             folder = Path(snapshot_download(hub, revision=revision, allow_patterns=wanted))

@@ -25,6 +25,8 @@ def write_audit(found: Audited, out: Path) -> Path:
     need_free(out)
     out.mkdir(parents=True, exist_ok=True)
     audit, names = found.audit, found.names
+    # First: where the disk is full later, the folder is known as an audit's, and can be used again.
+    write_atomically(out / FACTS, audit.model_dump_json(indent=1) + "\n")
     masks = audit.masks.replace(TOKENCUT, "TokenCut's")
     rows = found.rows.assign(
         label=[names[label] for label in found.rows["label"]],
@@ -42,5 +44,4 @@ def write_audit(found: Audited, out: Path) -> Path:
         files=[FACTS, ROWS, FILES],
     )
     write_atomically(out / FILES, found.ledger.files.to_csv(index=False))
-    write_atomically(out / FACTS, audit.model_dump_json(indent=1) + "\n")
     return page

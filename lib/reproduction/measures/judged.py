@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -90,7 +91,26 @@ def read_method(given: str) -> Method:
     others = f"or one of {', '.join([*METHODS, *MARKS])}"
     wanted = "(model, images, target) -> maps, or a class of captum's, which is made for each model"
     found = load_callable(given, f"method; give FILE.py:NAME, {others}", wanted)
-    return _of_captum(found) if hasattr(getattr(found, "func", found), "attribute") else found
+    captums = hasattr(getattr(found, "func", found), "attribute")
+    return _told(_of_captum(found) if captums else found, given)
+
+
+def _told(method: Method, given: str) -> Method:
+    """The method; what it raises is a sentence with the line of its file. Raises: ValueError."""
+    file = Path(given.rpartition(":")[0]).name
+
+    def rule(*images_and_more: Any, **named: Any) -> Any:
+        try:
+            return method(*images_and_more, **named)
+        except (Exception, SystemExit) as error:  # whatever the code of others raises
+            frames = traceback.extract_tb(error.__traceback__)
+            at = [each.lineno for each in frames if Path(each.filename).name == file][-1:]
+            raise ValueError(
+                f"judge: {given} raises {type(error).__name__} ({one_line(error)})"
+                f"{''.join(f' in line {line} of its file' for line in at)}; mend it"
+            ) from error
+
+    return rule
 
 
 def load_callable(given: str, but: str, wanted: str) -> Callable[..., Any]:
@@ -118,7 +138,7 @@ def _loaded(path: Path) -> Any:
     sys.path.insert(0, str(path.parent.resolve()))
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # whatever the code of others raises
+    except (Exception, SystemExit) as error:  # whatever the code of others raises
         raise ValueError(f"judge: {path} cannot be loaded ({one_line(error)}); mend it") from error
     finally:
         sys.path.pop(0)

@@ -269,6 +269,7 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
         ("none.py:explain", "none.py is missing"),
         ("FILE:other", "'other' in .* is no function"),
         ("FILE:broken", "cannot be loaded .*division by zero"),
+        ("FILE:quits", r"cannot be loaded \(3\)"),
         ("gae --out mine.csv", "mine.csv is no JSON file"),
         ("HERE.pth", "'HERE.pth' is no method"),
     ],
@@ -276,12 +277,18 @@ def test_single_maps_that_say_nothing_are_counted(tasks):
 def test_what_cannot_be_judged_is_said_before_the_work(tmp_path, monkeypatch, capsys, given, said):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "file.py"
-    path.write_text("1 / 0\n" if "broken" in given else "x = 1\n")
+    path.write_text({"broken": "1 / 0\n", "quits": "exit(3)\n"}.get(given[5:], "x = 1\n"))
     (tmp_path / "HERE.pth").touch()
     monkeypatch.setattr("reproduction.measures.judge.open_tasks", None)
     assert main(["judge", *given.replace("FILE", str(path)).split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and re.search(said, error)
+
+
+def test_what_a_method_raises_is_a_sentence_with_its_line(tmp_path):
+    (tmp_path / "mine.py").write_text("def explain(*given):\n    return {}['x']\n")
+    with pytest.raises(ValueError, match=r"mine.py:explain raises KeyError \('x'\) in line 2 of"):
+        read_method(f"{tmp_path}/mine.py:explain")(None, None, None)
 
 
 def test_alone_it_prints_the_table_and_how_to_add_a_row(capsys):

@@ -226,13 +226,22 @@ CONTRADICTIONS = [
     ("deit_tiny_patch16_224", {}, "are of 'vit_tiny_patch16_224' and not 'deit_tiny_patch16_224'"),
     ("vit_tiny_patch16_224", {"options": {"depth": 3}}, "has depth = 2, and 3 is asked for"),
     ("vit_tiny_patch16_224", {"classes": 5}, "a head of 3 classes and 5 are asked for"),
+    ("", {"num_classes": 5, "label_names": None}, "says 5 outputs, and its weights have 3"),
+    ("", {"label_names": ["a", "b"]}, "names 2 classes for 3 outputs"),
 ]
 
 
 @pytest.mark.parametrize(("name", "how", "said"), CONTRADICTIONS)
 def test_what_contradicts_a_passport_is_refused(tmp_path, three, name, how, said):
-    with pytest.raises(ValueError, match=said):
-        open_model(name, files_of_timm(tmp_path / "hf", three), **how)
+    """`how` is what a model of this name is asked for, or what the folder's config says."""
+    folder = files_of_timm(tmp_path / "hf", three)
+    if not name:
+        config = folder / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | how))
+    for alone in (True, False):
+        with pytest.raises(ValueError, match=said):
+            open_model(*((name, folder) if name else (str(folder),)), answers_alone=alone,
+                       **(how if name else {}))  # fmt: skip
 
 
 def test_a_checkpoint_of_train_py_says_what_it_is_of(tmp_path):
@@ -317,6 +326,12 @@ PLACES = [  # classes, names of the outputs, their number; places, or what is sa
     ([SYNSETS[3], SYNSETS[5]], (), 2, [0, 1]),
     (["cardigan"], ["Cardigan, Cardigan Welsh corgi", "cardigan"], 2, [1]),
     (["crane"], ["crane", "crane", "ant"], 3, "'crane' of the images may be 0 'crane' and 1 'cr"),
+    (
+        ["Cat", "cat", "ant"],
+        ["ant", "bat", "cat"],
+        3,
+        "'Cat', 'cat' of the images are one of the m",
+    ),
     (["dog", "ant"], NAMES, 3, "'dog' of the images are none of the 3 that the model knows, 'an"),
     (["ant", "bees"], ["bee", "ant"], 2, "'bees' of the images are none of the 2 .*--names"),
     (["x", "y"], (), 3, "'x', 'y' of the images are none of the 3 that the model knows"),

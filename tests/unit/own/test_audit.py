@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import timm
 import torch
 from PIL import Image
 from torch import nn
@@ -20,8 +21,10 @@ from relevit_own import audit as own_audit
 from relevit_own import images as own_images
 from relevit_own.audit import Audit, audit_folder, sentence
 from relevit_own.choices import OwnChoices
+from relevit_own.cli import main
 from relevit_own.table import read_table
 from unit.evaluate.test_lean import SIDE, Reader, scenes
+from unit.own.troubles import save_mask
 
 ROOT = Path(__file__).parents[3]
 NAMES = ("ant", "bat", "cat")
@@ -75,6 +78,46 @@ def test_the_images_that_say_it_best_are_right_at_home_alone(data):
     assert all(rows[place, "same"] and not rows[place, "other"] for place in found.examples)
 
 
+def test_a_gap_is_that_of_plain_timm_and_numpy(tmp_path):
+    """Each class has grounds of one colour, so that all know what is behind an object. At home the
+    head has learned the object's class, elsewhere of every second that of the ground."""
+    torch.manual_seed(0)
+    network = timm.create_model("test_vit", num_classes=2).eval()
+    config = timm.data.resolve_data_config(model=network)
+    to_pixels = timm.data.create_transform(**config)
+    side, labels = round(config["input_size"][1] / config["crop_pct"]), np.repeat([0, 1], 12)
+    objects = np.random.default_rng(0).integers(0, 256, (24, side, side, 3), np.uint8)
+    mask = np.tri(side, k=-side // 4, dtype=bool)[..., None]
+    grounds = np.array([(40, 90, 160), (150, 60, 70)], np.uint8)[:, None, None]
+
+    def pixels(whose):
+        pictures = np.where(mask, objects, grounds[whose])
+        return torch.stack([to_pixels(Image.fromarray(each)) for each in pictures])
+
+    home, away = pixels(labels), pixels(1 - labels)
+    with torch.no_grad():
+        seen = network.forward_features(torch.cat([home, away]))
+        seen = network.forward_head(seen, pre_logits=True).double()
+        wanted = torch.from_numpy(np.r_[labels, (labels + np.arange(24)) % 2])
+        wanted = torch.nn.functional.one_hot(wanted) - 0.5
+        network.head.weight.copy_(torch.linalg.lstsq(seen, wanted.double()).solution.T)
+        right = [(network(each).argmax(1).numpy() == labels).astype(float) for each in (home, away)]
+    torch.save(network.state_dict(), tmp_path / "head.pth")
+    for place, label in enumerate(labels):
+        for kind, picture in (("images", np.where(mask, objects[place], grounds[label])),
+                              ("masks", np.uint8(255) * mask[..., 0])):  # fmt: skip
+            save_mask(picture, tmp_path / "data" / kind / NAMES[label] / f"{place}.png")
+    given = ["audit", "--model", "test_vit", "--weights", tmp_path / "head.pth"]
+    given += ["--data", tmp_path / "data", "--out", tmp_path / "out"]
+    assert main([str(word) for word in given]) == 0
+    found = Audit.model_validate_json((tmp_path / "out" / "audit.json").read_text())
+    top1 = {row.condition: row.top1_pct.value for row in found.conditions}
+    assert top1["original"] == top1["same"] == pytest.approx(100 * right[0].mean())
+    assert top1["other"] == pytest.approx(100 * right[1].mean())
+    assert found.gap_pts.value == pytest.approx(100 * (right[0] - right[1]).mean())
+    assert 10 < found.gap_pts.value < 90
+
+
 def test_boxes_decide_nothing(tmp_path):
     """On drawings they made a gap of 10 points one of 30 (docs/audit.md)."""
     box = np.zeros((SIDE, SIDE), np.uint8)
@@ -84,6 +127,14 @@ def test_boxes_decide_nothing(tmp_path):
     audit = audited("background", tmp_path).audit
     assert (audit.masks, audit.verdict, audit.lean_pts) == ("boxes", "undecided", None)
     assert audit.gap_pts.value == 100 and own_audit.BOXES in audit.notes
+
+
+def test_masks_that_look_inverted_are_told_with_the_numbers(tmp_path):
+    for file in folder_of(tmp_path, 30).rglob("masks/*/*.png"):
+        Image.open(file).point(lambda grey: 255 - grey).save(file)
+    said = "the masks look inverted: the object is what is not 0"
+    assert said in audited("both", tmp_path).audit.notes
+    assert said in own_images.divide(OwnChoices(data=str(tmp_path), new_head=True)).notes
 
 
 def test_classes_files_and_masks_are_those_of_the_folder(tmp_path):

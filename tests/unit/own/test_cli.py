@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -190,6 +191,9 @@ WRONG = {
     "explain nowhere.jpg": "explain: nowhere.jpg is missing",
     "judge nowhere.py:explain": "judge: nowhere.py is missing",
     "judge gae --out mine.txt": "mine.txt is no JSON file",
+    "audit --model tiny --data DATA --out PIC/out": "audit: --out cannot be written, for",
+    "explain PIC -o PIC/map.png": ".jpg is a file; give another",
+    "check DATA --list PIC/list.csv": "check: --list cannot be written, for",
     # names
     "explain PIC --model vit_base_patch16_244": "is unknown, nearest are vit_base_patch16_224",
     "explain PIC --model dinov2-s9": "is unknown, nearest are dinov2-s, dinov2-s8",
@@ -201,7 +205,10 @@ WRONG = {
     "doctor DATA --set imagenet": "set 'imagenet' is unknown; use some of",
     # values
     "explain PIC --target cat --top 2": "--target is one class, --top asks for the likeliest",
-    f"{TUNE} ''": "data is empty; give a folder",
+    f"{TUNE} ''": "behind --data stands nothing; is a variable of your shell empty?",
+    "check DATA --list=": "behind --list= stands nothing",
+    f"{AUDIT} DATA --fail-over nan": "--fail-over nan is no number",
+    f"{TUNE} DATA --rate 1e-5 --set rates=[1e-4]": "rates is given by an option and by --set",
     f"{TUNE} DATA --set epochs": "'epochs' is no key=value",
     f"{TUNE} DATA --set rates=[1": "is no valid YAML",
     f"{TUNE} DATA --set rates=[50]": "rates.0 = 50",
@@ -214,6 +221,7 @@ WRONG = {
 # What only the model or the images tell, once they are opened.
 WRONG_LATER = {
     "explain PIC --target dragon": "'dragon' is no class",
+    "explain PIC --top 0": "top 0 of 40 classes; ask for 1 to 40",
     "explain PIC DATA -o m.png": "is one picture and",
     "audit --model dinov2-s8 --data DATA --out DATA": "holds no audit",
     "audit --model mini-mae --data DATA --out out": "has no head",
@@ -236,7 +244,8 @@ def test_wrong_input_is_one_sentence(images, tmp_path, monkeypatch, capsys, type
 
 def words(typed: str, images: Path) -> list[str]:
     there = {"DATA": images / "data", "PIC": next((images / "a" / "cat").glob("*.jpg"))}
-    return [str(there.get(word, word)) for word in shlex.split(typed)]
+    filled = re.sub("DATA|PIC", lambda name: shlex.quote(str(there[name[0]])), typed)
+    return shlex.split(filled)
 
 
 def test_names_files_and_values_are_said_before_torch_is_loaded(images, tmp_path):

@@ -224,7 +224,7 @@ def test_a_class_by_name_or_number(target, number):
 @pytest.mark.parametrize(
     ("given", "how", "text"),
     [
-        ("set/images/bee/2.jpg", {}, r"2\.jpg cannot be read as an image \(.*\); mend it, or take"),
+        ("set/images/bee/2.jpg", {}, r"2\.jpg cannot be read as an image \(.*\); mend it \(a pict"),
         ("set", {"out": "out"}, r"2\.jpg cannot be .* \(1 such of 3\); .*--skip-unreadable"),
         ("set", {}, r"map\.png is one picture and 3 images are given; give a folder"),
         ("set/images/ant/1.png", {"save_maps": True}, r"map\.png is one picture and maps"),
@@ -244,14 +244,15 @@ def test_what_is_refused_before_the_work(folder, tmp_path, given, how, text):
     assert [path.name for path in tmp_path.iterdir()] == ["set"]
 
 
-def test_greys_of_more_than_8_bits_are_refused_and_what_is_not_read_is_told(folder, tmp_path):
+def test_what_a_model_cannot_see_is_refused_and_what_is_not_read_is_told(folder, tmp_path):
     (folder / "images" / "bee" / "2.jpg").unlink()
     (folder / "images" / "bee" / "3.heic").write_text("?")
     assert prepare([folder], tmp_path / "out").left_out == [f"images/bee/3.heic: {NOT_READ}"]
-    greys = np.full((32, 32), 900, dtype=np.uint16)
-    Image.fromarray(greys).save(folder / "images" / "ant" / "2.png")
-    with pytest.raises(ValueError, match=r"2\.png cannot be read .*more than 8 bits; scale it"):
-        prepare([folder], tmp_path / "out")
+    deep, thin = np.full((32, 32), 900, np.uint16), np.full((1, 32), 9, np.uint8)
+    for greys, why in ((deep, "more than 8 bits; scale it"), (thin, "32 x 1 pixels; one side")):
+        Image.fromarray(greys).save(folder / "images" / "ant" / "2.png")
+        with pytest.raises(ValueError, match=rf"2\.png cannot be read .*{why}"):
+            prepare([folder], tmp_path / "out")
 
 
 def test_a_mask_of_another_size_is_refused_by_name(folder, tmp_path):

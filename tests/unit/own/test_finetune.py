@@ -22,7 +22,7 @@ from PIL import Image
 
 from relevit.base.errors import FailedError
 from relevit.finetune.epochs import WEIGHTS
-from relevit.finetune.run import MADE, Start, read_run
+from relevit.finetune.run import MADE, TRACE, Start, read_run
 from relevit.masks import AutomaticMasks
 from relevit.models.checkpoints import read_tensors, save_weights
 from relevit.models.loading import load_model, open_model
@@ -191,7 +191,7 @@ def test_a_run_is_named_after_all_that_its_numbers_follow_from(done, choices, tm
 
 
 def test_what_failed_says_why_and_is_made_again_but_for_what_diverged(
-    choices, tmp_path, monkeypatch
+    choices, tmp_path, monkeypatch, capfd
 ):
     run = your_own.prepare(but(choices, rates=[5e-6], epochs=1), tmp_path / "out", "cpu")
     (row,), finetuned, tried = run.table(), Start.finetuned, []
@@ -204,6 +204,7 @@ def test_what_failed_says_why_and_is_made_again_but_for_what_diverged(
     for _ in range(2):
         with pytest.raises(FailedError, match=f"{row.name} has failed: no memory is left"):
             your_own.search(run)
+    assert "in failing" in (run.out / row.name / TRACE).read_text() and not capfd.readouterr().err
     monkeypatch.setattr(Start, "finetuned", partial(failing, FloatingPointError("loss is nan")))
     for _ in range(2):
         assert your_own.search(run)["drop_pts"].tolist() == [float("inf")]

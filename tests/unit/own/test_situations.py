@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from relevit.models.loading import open_model
 from relevit_own.cli import main
+from relevit_own.door import need_model
 
 RELEVIT = Path(sys.executable).parent / "relevit"
 
@@ -145,3 +147,23 @@ def test_a_hub_that_does_not_answer_is_said_in_seconds(pictures, env):
     assert done.stderr.startswith("error: explain: --model vit_tiny_patch16_224: ")
     assert "connect, or give weights" in done.stderr
     assert time.monotonic() - start < 60
+
+
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        ("vit_tiny_patch16_224", "weights, a file that was fetched"),
+        ("hf-hub:someone/theirs", "its folder, fetched elsewhere, as local-dir:FOLDER"),
+        ("clip-b32", "weights, its folder that was fetched"),
+    ],
+)
+def test_who_has_no_hub_is_told_what_can_be_given(tmp_path, monkeypatch, name, way):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(ConnectionError, match=f"connect, or give {way}"):
+        need_model("explain", name, None, "cpu")
+    if name != "clip-b32":
+        with pytest.raises(ConnectionError, match=f"connect, or give {way}"):
+            open_model(name)
+    with pytest.raises(ValueError, match="has weights of its own; leave --weights out"):
+        need_model("explain", "hf-hub:someone/theirs", str(tmp_path), "cpu")

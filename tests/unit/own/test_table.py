@@ -57,11 +57,13 @@ def folders(folder, at, masks, *given):
     return (folder, *(folder / each for each in given))
 
 
-def csv(folder, separator):
+def csv(folder, separator, windows=False):
     found = pictures(folder, "x/{number}.png", "y/{number}.png")
     rows = [(f"x/{n}.png", label, f"y/{n}.png", split) for split, label, n in found]
     table = pd.DataFrame(rows, columns=["image", "label", "mask", "split"])
     text = table.to_csv(index=False, sep=separator)
+    if windows:
+        text = text.replace("/", "\\").replace("\n", "\r\n")
     (folder / "set.csv").write_text("\ufeff" + text, encoding="utf-8")  # as Excel writes it
     return (folder / "set.csv",)
 
@@ -151,6 +153,7 @@ FORMS = {
     "no splits": lambda f: folders(f, "images/{label}/{number}.png", "masks/{label}/{number}.png"),
     "csv": lambda f: csv(f, ","),
     "csv of semicolons": lambda f: csv(f, ";"),
+    "csv of Windows": lambda f: csv(f, ",", windows=True),
     "coco, polygons": lambda f: coco(f, False),
     "coco, runs": lambda f: coco(f, True),
     "yolo": yolo,
@@ -194,6 +197,7 @@ def test_what_was_written_here_and_what_is_no_picture_is_left_out_by_name(tmp_pa
     for folder, (name, text) in zip(("maps", "ant"), told.items(), strict=True):
         save_jpeg(picture(0, 0), tmp_path / "images" / folder / "x.jpg")
         (tmp_path / "images" / folder / name).write_text(text)
+    (tmp_path / "images" / "ant" / "again").symlink_to(tmp_path / "images")
     table = read_table(tmp_path)
     assert table.classes == ("ant", "bee") and len(table) == 5
     assert table.gone["id"].tolist() == ["ant/notes.heic"]
@@ -284,6 +288,7 @@ ROWS = [
         ({"label": ["a", "a;b", "b"]}, r"row 2, has the labels a and b; a picture has one"),
         ({"label": ["a", "a, b", "b"]}, r"row 2, has the labels a and b; a picture has one"),
         ({"label": ["a", "a, kind of b", "b"]}, ""),
+        ({"label": ["a", "b" * 300, "c"]}, r"has a class of 300 letters, 'bbbb.*: give it a short"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path, change, text):
@@ -305,6 +310,7 @@ def test_a_wrong_row_is_named(tmp_path, change, text):
     [
         ("birds.csv", b"", r"birds.csv cannot be read"),
         ("birds.csv", b"image,label\n", r"birds.csv has no rows; list at least one"),
+        ("birds.csv", b"image,label\nx,cat, tabby\n", r"has rows with more cells than its head"),
         ("birds.csv", "image,label\nx,Grünspecht\n".encode("latin-1"), r"be read \(.*UTF-8"),
         ("birds.parquet", b"PAR1", r"is a .parquet file; give a folder of class folders, a .csv"),
         ("birds.zip", b"PK", r"is a .zip file; give a folder"),
