@@ -41,12 +41,13 @@ def mask_table(quality: pd.DataFrame) -> pd.DataFrame:
 
     With 95 % intervals over images.
     """
+    blind = set(BLIND.values())  # which the rules did not judge
     rows = {
         group: {
             "count": len(part),
             "overlap (%)": share_told(part["iou_pct"]),
             "found (%)": share_told(100.0 * part["located"]),
-            "kept (%)": share_told(100.0 * part["kept"]),
+            "kept (%)": "" if group[1] in blind else share_told(100.0 * part["kept"]),
             "overlap of the kept (%)": share_told(part.loc[part["kept"], "iou_pct"]),
         }
         for group, part in quality.groupby(["images", "stage"], sort=False)
