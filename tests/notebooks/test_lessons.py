@@ -16,7 +16,7 @@ import torch
 
 from relevit.evaluate.intervals import mean_interval
 from reproduction.params.order import NOTEBOOKS
-from reproduction.runs import stored
+from reproduction.runs import effects, stored
 
 FOLDER = Path(__file__).parents[2] / "notebooks"
 NUMBER = re.compile(r"(?<![\w.-])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
@@ -58,7 +58,7 @@ LESSONS = {
     ),
     "06_attribution": Lesson(
         "some maps know the class and some cannot",
-        lambda raw, gae, gae_low, _, token, token_low, __, methods, follow: (
+        lambda raw, gae, gae_low, _, token, token_low, __, methods, follow, *___: (
             raw == 50 < min(gae_low, token_low) and follow < methods
         ),
     ),
@@ -125,11 +125,15 @@ TURNED = {  # mean and 95 % interval
 }
 VERBS = {  # up and down, of each sentence
     "00_start": [
-        ("gains some", "loses some"),
+        ("gives some", "takes some"),
         ("moves onto", "moves off"),
-        ("misleads", "does not mislead"),
+        ("name these more", "name these less"),
     ],
-    "01_masks": [("adds overlap", "costs overlap"), ("finds more", "misses more")],
+    "01_masks": [
+        ("adds overlap", "costs overlap"),
+        ("finds more", "finds fewer"),
+        ("fits better", "fits worse"),
+    ],
     "02_finetune": [("moves onto", "moves off"), ("gains answers", "pays with")],
     "03_robustness": [("relevance adds", "takes away"), ("the animal adds", "costs")],
     "04_cures": [("leads", "trails")],
@@ -157,17 +161,22 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         return {"bench": bench, "accuracy": table, "right": pair, "on_animal": pair,
                 "hits": of_one, "chance": 0.0}  # fmt: skip
     if name == "01_masks":
-        rows = pd.MultiIndex.from_product([["training"], ["coarse", "refined"]])
-        table = pd.DataFrame(50.0, rows, ["overlap (%)", "overlap of the kept (%)"])
         stages = [
             pd.DataFrame({"stage": stage, "iou_pct": 50 + part, "located": 0.5 + 0.01 * part})
-            for stage, part in (("coarse", 0 * of_one), ("refined", of_one))
+            for stage, part in (
+                ("coarse", 0 * of_one),
+                ("refined", of_one),
+                ("ellipse", 0 * of_one),
+            )
         ]
-        quality = pd.concat(stages).assign(images="training", seed=0).reset_index()
-        return {"table": table, "quality": quality, "torch": torch}
+        quality = pd.concat(stages).assign(images="training", seed=0, kept=True).reset_index()
+        return {"quality": quality, "torch": torch}
     if name == "02_finetune":
         shown = ["relevance on the object, %", "right answers, %"]
-        looks = [SimpleNamespace(on_object_pct=part, right=part) for part in (0 * of_one, of_one)]
+        looks = [
+            SimpleNamespace(on_object_pct=part, right=0.5 + part / 20)
+            for part in (0 * of_one, of_one)
+        ]
         return {"maps": pd.DataFrame(1.0, shown, ["before", "after"]), "before": looks[0],
                 "after": looks[1], "mean_interval": mean_interval}  # fmt: skip
     if name == "03_robustness":
@@ -177,10 +186,18 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
     if name == "04_cures":
         photos = pd.DataFrame([{"arm": "swap"} | ends("over_relevance", numbers)])
         monkeypatch.setattr(stored, "result", lambda _: photos)
-        cases = [("annotated", "l1"), ("annotated", "swap_strange"), ("boxes", "swap")]
-        table = pd.DataFrame([ends("lead", numbers)] * 3, pd.MultiIndex.from_tuples(cases))
-        exact = pd.DataFrame([{"cure": "swap", "change_pts": numbers[0]}])
-        return {"found": found, "study": table, "exact": exact}
+        cases = [
+            (masks, arm)
+            for masks, arms in {
+                "annotated": ["l1", "swap_strange"],
+                "boxes": ["swap", "swap_5e-6"],
+            }.items()
+            for arm in arms
+        ]
+        table = pd.DataFrame([ends("lead", numbers)] * 4, pd.MultiIndex.from_tuples(cases))
+        change = dict(zip(("change_pts", "low_pts", "high_pts"), numbers, strict=True))
+        exact = pd.DataFrame([{"cure": "swap"} | change])
+        return {"found": found, "study": table, "exact": exact, "effects": effects}
     of_parts = {(run, "the background term"): numbers for run in found}
     loss = {"full": 0.03, "exact_gradient": 0.02}
     return {"found": of_parts, "exact": found, "loss": loss}
@@ -199,3 +216,14 @@ def test_last_sentences_turn_with_the_numbers(name, outcome, monkeypatch, capsys
     for up, down in VERBS[name]:
         assert (up in text) == (outcome in ("up", "open")), text
         assert (down in text) == (outcome in ("down", "open")), text
+
+
+def test_where_all_were_right_before_no_gain_is_spoken_of(monkeypatch, capsys):
+    (cell,) = lesson_cells("02_finetune")
+    names = names_of("02_finetune", TURNED["open"], monkeypatch) | {"stored": stored}
+    for wrong, said in ((1, "whether the model pays"), (20, "the model pays with answers")):
+        names["before"].right, names["after"].right = torch.ones(40), torch.ones(40)
+        names["after"].right[:wrong] = 0
+        exec(cell.source, names)
+        *_, last = capsys.readouterr().out.strip().splitlines()
+        assert said in last and "gain" not in last

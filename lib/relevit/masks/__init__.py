@@ -6,6 +6,7 @@ Also how good they are, and their file.
 from relevit.masks.automatic import (
     AutomaticMasks,
     automatic_masks,
+    in_the_middle,
     mask_quality,
     quality_rows,
     refine,

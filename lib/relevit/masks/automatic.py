@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 import pandas as pd
 import scipy
 import torch
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Shaped, UInt8
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
@@ -148,6 +149,19 @@ def quality_rows(
     ]
     columns = ["index", "stage", "iou_pct", "located", "kept"]
     return pd.concat(parts, ignore_index=True)[columns]
+
+
+def in_the_middle(
+    masks: Shaped[Tensor, "*images height width"],
+) -> Shaped[Tensor, "*images height width"]:
+    """One ellipse for all images, as large as masks are on average: it knows of no object.
+
+    It is the zero of a mask's quality. Of an image's shape; fractions of masks count as such.
+    """
+    height, width = masks.shape[-2:]
+    rows, columns = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
+    ellipse = rows**2 + columns**2 <= 4 / math.pi * masks.float().mean().cpu()
+    return ellipse.to(masks).expand_as(masks).clone()
 
 
 def zoom_in(

@@ -16,6 +16,7 @@ from habitats.benchmark import Benchmark
 from relevit.data.batch import Batch
 from relevit.evaluate.looking import Look, look, look_at_parts, look_rows
 from relevit.models.spec import ModelSpec
+from reproduction.measures.words import share_told
 
 SURE_PCT = 90  # Fig. 1: more than so confident
 
@@ -52,7 +53,10 @@ def look_at_sets(
 
 
 def look_table(looks: pd.DataFrame, shifted: str = "a") -> pd.DataFrame:
-    """Means of `look_rows`, a row a set, in words; then sure answers to all sets but `shifted`."""
+    """Means of `look_rows`, a row a set, in words; then sure answers to all sets but `shifted`.
+
+    The first two have their 95 % intervals over images.
+    """
     alike = looks[looks["dataset"] != shifted]
     parts = dict(list(looks.groupby("dataset", sort=False)))
     parts[f"{' and '.join(alike['dataset'].unique())}, if sure"] = alike[
@@ -61,8 +65,8 @@ def look_table(looks: pd.DataFrame, shifted: str = "a") -> pd.DataFrame:
     rows = {
         name: {
             "images": len(part),
-            "right, %": 100 * (part["label"] == part["prediction"]).mean(),
-            "relevance on the object, %": part["on_object_pct"].mean(),
+            "right, %": share_told(100.0 * (part["label"] == part["prediction"])),
+            "relevance on the object, %": share_told(part["on_object_pct"]),
             "overlap of map and mask (IoU), %": part["iou_pct"].mean(),
             "most of it off the object, % of images": 100 * (part["on_object_pct"] < 50).mean(),
             "on less than half of the object, %": 100 * (part["covered_pct"] < 50).mean(),

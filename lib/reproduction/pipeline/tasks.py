@@ -64,8 +64,9 @@ def _choices(right: Mapping[str, Any], why: Mapping[str, str], words: str) -> Ca
 READING = {"A": True, "B": False, "C": False, "D": True}
 READING_WHY = {
     "A": "What else than the home differs between the two rows of pictures?",
-    "B": "Look how much of the relevance lies on the animal in `a`, and how much in `val`.",
-    "C": "Compare the two columns *right* and *on the object* of `a` and `val`: do they go "
+    "B": "Look how much of the relevance the other home takes from the animal: *What you saw* "
+    "says it.",
+    "C": "Compare *right answers* and *relevance on the animal* in *What you saw*: do they go "
     "together?",
     "D": "In how many of 100 training images is an animal at home? What would you do?",
 }

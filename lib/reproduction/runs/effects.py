@@ -539,19 +539,20 @@ def rates_told(searched: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).set_axis(list(names))
 
 
-def masks_told(accuracy: pd.DataFrame) -> pd.DataFrame:
+def masks_told(shifted: pd.DataFrame) -> pd.DataFrame:
     """Change on the shifted sets by kind of masks, in points: the paper's mean, then each of ours.
 
-    `accuracy` as from `score`.
+    `shifted` as from `score`, whose intervals stand behind ours.
     """
-    ours = accuracy.query("method == 'relevance' and protocol == 'published'")
-    by_model = changes(ours, ["model", "masks"])["shifted_average"].unstack("masks")
+    ours = shifted.query("method == 'relevance' and protocol == 'published'")
+    told = ours.assign(told=_points(ours, "change_pts", "low_pts", "high_pts"))
+    by_model = told.pivot(index="model", columns="masks", values="told").fillna("")
     theirs = {
         masks: published_changes(masks).set_index("dataset")["change_top1_pts"][list(SHIFTED_SETS)]
         for masks in MASKS
     }
-    rows = pd.concat([pd.DataFrame(theirs).mean().to_frame("the paper's seven models").T, by_model])
-    found = rows[list(MASKS)].map(signed)
+    paper = pd.DataFrame(theirs).mean().map(signed).to_frame("the paper's seven models").T
+    found = pd.concat([paper, by_model])[list(MASKS)]
     return found.rename(columns={name: f"{title} masks" for name, title in MASKS.items()})
 
 
@@ -568,11 +569,15 @@ def backbones_told(accuracy: pd.DataFrame) -> pd.DataFrame:
 
 
 def prices_told(prices: pd.DataFrame) -> pd.DataFrame:
-    """What a step of each arm keeps (`memory_mib`) and gains (`change_pts`), the least first."""
+    """What a step of each arm keeps (`memory_mib`), and what the study says of it, the least first.
+
+    That is as `of_study` has it: its change, and what it leads relevance by.
+    """
     rows = prices.sort_values(["memory_mib", "change_pts"], ascending=[True, False])
     found = {
         "kept, MiB": rows["memory_mib"].map("{:.0f}".format),
-        "change in the study, points": rows["change_pts"].map(signed),
+        "change in the study, points": _points(rows, "change_pts", "low_pts", "high_pts"),
+        "over relevance": _points(rows, "lead_pts", "lead_low_pts", "lead_high_pts"),
     }
     return pd.DataFrame(found).rename(index=ARMS).rename_axis(None)
 

@@ -9,7 +9,6 @@ and read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
@@ -36,7 +35,7 @@ from relevit.finetune.learning_rate import judge, kept_epoch, taken_rate
 from relevit.finetune.run import MADE, Start, named, noted, read_run
 from relevit.finetune.settings import paper_rate, resolved
 from relevit.finetune.step import products
-from relevit.masks import MASKS, AutomaticMasks, load_masks, masks_of
+from relevit.masks import MASKS, AutomaticMasks, in_the_middle, load_masks, masks_of
 from relevit.models.loading import load_model
 from relevit.models.registry import PAPER_MODELS, shipped_weights
 from relevit.models.spec import ModelSpec
@@ -436,7 +435,7 @@ def with_masks(batch: Batch, source: MaskSource) -> Batch:
     if source == "others":  # neighbours are of other classes
         return replace(batch, masks=batch.masks.roll(1, 0))
     if source == "ellipse":
-        return replace(batch, masks=_in_the_middle(batch.masks))
+        return replace(batch, masks=in_the_middle(batch.masks))
     if source == "upside_down":
         return replace(batch, masks=batch.masks.flip(-2))
     if source != "boxes":
@@ -449,13 +448,6 @@ def with_masks(batch: Batch, source: MaskSource) -> Batch:
     )
     boxes = rows[..., :, None] * columns[..., None, :]
     return replace(batch, masks=boxes.to(batch.masks.dtype))
-
-
-def _in_the_middle(masks: torch.Tensor) -> torch.Tensor:
-    height, width = masks.shape[-2:]
-    rows, columns = torch.linspace(-1, 1, height)[:, None], torch.linspace(-1, 1, width)
-    ellipse = rows**2 + columns**2 <= 4 / math.pi * masks.float().mean()
-    return ellipse.to(masks.dtype).expand_as(masks).clone()
 
 
 def validation_masks(cfg: Params, bench: Benchmark) -> AutomaticMasks | None:

@@ -142,18 +142,27 @@ def scores(method, masks, top1, model="tiny"):
 
 def test_masks_and_backbones_stand_beside_each_other():
     ours = [scores("relevance", "annotated", 52), scores("relevance", "tokencut", 49)]
-    here = effects.masks_told(pd.concat(ours)).loc["tiny"]
-    assert here.to_dict() == {"annotated masks": "+2.0", "TokenCut's masks": "-1.0"}
+    shifted = pd.concat([one.iloc[:1] for one in ours]).assign(low_pts=-3.0, high_pts=4.0)
+    shifted["change_pts"] = shifted["top1_pct"] - shifted["original_top1_pct"]
+    here = effects.masks_told(shifted).loc["tiny"]
+    told = {"annotated masks": "+2.0 (-3.0 to +4.0)", "TokenCut's masks": "-1.0 (-3.0 to +4.0)"}
+    assert here.to_dict() == told
     found = effects.backbones_told(pd.concat([*ours, scores("linear_probe", "", 30)]))
     assert list(found["val"]) == ["30.0", "50.0", "52.0", "49.0"]
     assert list(found.columns) == list(TEST_SETS)
 
 
 def test_prices_stand_beside_gains_the_cheapest_first():
-    prices = {"memory_mib": [20.0, 10.0, 10.0], "change_pts": [7.0, -1, 8]}
+    prices = {
+        "memory_mib": [20.0, 10.0, 10.0],
+        "change_pts": [7.0, -1, 8],
+        "lead_pts": [None, -8, 1],
+    }
+    prices |= {"low_pts": 0.0, "high_pts": 9.0, "lead_low_pts": -9.0, "lead_high_pts": 2.0}
     found = effects.prices_told(pd.DataFrame(prices, ["relevance", "label", "swap"]))
     assert list(found.index) == ["swap", "labels alone", "relevance"]
-    assert found.loc["relevance"].tolist() == ["20", "+7.0"]
+    assert found.loc["relevance"].tolist() == ["20", "+7.0 (+0.0 to +9.0)", ""]
+    assert found.loc["swap"].tolist() == ["10", "+8.0 (+0.0 to +9.0)", "+1.0 (-9.0 to +2.0)"]
 
 
 def test_maps_are_told_in_words_with_signs_where_they_change():

@@ -23,9 +23,17 @@ def test_seeds_are_one_row_of_the_table_and_others_stand_by_name():
     }
     rows = mask_qualities(found, dict.fromkeys(found, batch))
     assert list(rows) == ["images", "seed", "index", "stage", "iou_pct", "located", "kept"]
-    assert rows["seed"].tolist() == [3] * 4 + [5] * 4 + [0] * 4
+    assert rows["seed"].tolist() == [3] * 8 + [5] * 8 + [0] * 8
     table = mask_table(rows)
-    assert table.loc["training", "overlap (%)"].to_dict() == {"coarse": 50, "refined": 75}
-    assert table.loc["training", "kept (%)"].tolist() == [75, 75]
-    assert table.loc[("training", "refined"), "overlap of the kept (%)"] == 200 / 3
-    assert table.loc["val"].to_numpy().tolist() == [[100] * 4] * 2
+    stages = ["coarse", "refined", "ellipse", "whole image"]
+    assert list(table.index) == [(name, each) for name in ("training", "val") for each in stages]
+    told = table.loc["training", "overlap (%)"]
+    assert told["coarse"] == "50.0 (50.0 to 50.0)" and told["refined"].startswith("75.0 (")
+    assert told["whole image"] == "25.0 (25.0 to 25.0)", "the share that the object fills"
+    assert table.loc["training", "count"].tolist() == [4] * 4
+    kept = table.loc["training", "kept (%)"]
+    assert kept["refined"].startswith("75.0 (") and kept["ellipse"] == ""
+    assert table.loc[("training", "refined"), "overlap of the kept (%)"].startswith("66.7 (")
+    assert set(table.loc[("val", "refined")][["overlap (%)", "overlap of the kept (%)"]]) == {
+        "100.0 (34.2 to 100.0)"
+    }, "Wilson's: two of two"
