@@ -12,7 +12,7 @@ import torch
 from habitats.composing import PARTS
 from relevit import iav
 from relevit.evaluate.intervals import mean_interval
-from reproduction import plots
+from reproduction import language, plots
 from reproduction.lessons.last import STORED, closing, side, stored
 from reproduction.measures import judge, paired
 from reproduction.params.cells import params_of
@@ -55,9 +55,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["it falls more in the self-supervised", "heads turn away from it"],
     },
     "09a_text": {
-        "above": ["points: token-wise leads it"],
-        "between": ["whether token-wise leads it or trails it cannot be told"],
-        "below": ["points: token-wise trails it"],
+        "above": ["points: token-wise leads it", "leads in 1, trails in 0"],
+        "between": ["leads it or trails it cannot be told", "would take 90 to 90 texts"],
+        "below": ["points: token-wise trails it", "leads in 0, trails in 1"],
     },
     "06_attribution": {
         "above": "GAE: 58 % (54 to 62). It follows the question.",
@@ -75,9 +75,9 @@ TOLD = {  # words that are said at this turn alone
         "below": "they look away from what the decision hangs on.",
     },
     "09_text": {
-        "above": "The model needs the tokens that token-wise marks.",
-        "between": "So few texts do not tell whether it needs these.",
-        "below": "It needs them less than others: token-wise marks the wrong ones.",
+        "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
+        "between": ["do not tell whether they hang on these", "tell whether fewer are right"],
+        "below": ["token-wise marks the wrong ones.", ": more are right."],
     },
     "10_your_own": {
         "above": "(+4.0 to +12.0) to labels: beside labels alone relevance helps here. With it the "
@@ -125,8 +125,8 @@ def agreement(lead: float) -> dict:
 
 def erasing(lead: float) -> dict:
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
-    hits = pd.DataFrame({"random": 80.0, "token_wise": 80 - lead + wiggle})
-    return {"hits": hits, "lost": hits["random"] - hits["token_wise"]}
+    changed = pd.DataFrame({"random": 20.0, "token_wise": 20 + lead + wiggle})
+    return {"changed": changed, "right": 100 - changed}
 
 
 def own(lead: float) -> dict:
@@ -210,8 +210,10 @@ def pretrained(lead: float) -> dict:
 
 
 def on_texts(lead: float) -> dict:
-    named = {"method": "token_wise", "corpus": "movie_reviews", "score": "F1", "best": "gae"}
-    return {"ahead": pd.DataFrame([row(lead, documents=24, **named) | {"gain_pts": lead}])}
+    named = {"corpus": "movie_reviews", "score": "positive", "best": "gae", "enough": 90.0}
+    counts = [{"counted": f"{counted} answers"} for counted in ("own", "right")]
+    rows = [row(lead, documents=24, **named) | {"gain_pts": lead} | each for each in counts]
+    return {"gains": pd.DataFrame(rows)}
 
 
 MADE = {
@@ -239,6 +241,7 @@ NAMES = {
     "judge": judge,
     "torch": torch,
     "iav": iav,
+    "language": language,
     "effects": effects,
 }
 

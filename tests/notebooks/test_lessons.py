@@ -77,8 +77,8 @@ LESSONS = {
         lambda seed, images, adds, low, _, *__: adds > low > 5,
     ),
     "09_text": Lesson(
-        "words that a map marks cost more than others, which so few texts do not decide",
-        lambda random, texts, ranked, gain, low, high: ranked < random and low < 0 < gain < high,
+        "answers hang on the words that a map marks, whether they are right or wrong",
+        lambda ranked, texts, random, more, low, *_: random < ranked and 0 < low < more,
     ),
     "99_report": Lesson(
         "relevance adds, and most claims are left open",
