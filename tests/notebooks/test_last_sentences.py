@@ -70,9 +70,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
-        "above": "they do choose what the decision hangs on.",
-        "between": "no choice can be told.",
-        "below": "they look away from what the decision hangs on.",
+        "above": ": heads know this image.",
+        "between": "so few images do not tell.",
+        "below": "they know another one better.",
     },
     "09_text": {
         "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],

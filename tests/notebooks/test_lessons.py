@@ -67,9 +67,9 @@ LESSONS = {
         lambda best, flat, methods, beyond, *_: best > flat and beyond > methods / 2,
     ),
     "08_iav": Lesson(
-        "the zero of the score is not 0, and the correlation shows a choice",
-        lambda score, flat, apart, _, __, chosen, chosen_low, ___: (
-            flat > 0.3 and abs(apart) < score / 4 and 0 < chosen_low < chosen < 0.5
+        "the zero of the score is not 0, and heads know the image beyond another's map",
+        lambda score, images, other, flat, alike, _, __, own, own_low, *___: (
+            0.2 < other < score and 0 < own_low < own and abs(alike) < own
         ),
     ),
     "05_ablations": Lesson(
