@@ -22,6 +22,7 @@ from reproduction.runs import effects
 ROOT = Path(__file__).parents[2]
 COUNT = 40  # images, scenes, texts
 ENDS = "", "_low", "_high"
+SLOPES = "supervised", "self-supervised", "difference"
 TURNS = {"above": 8.0, "between": 0.0, "below": -8.0}
 TOLD = {  # words that are said at this turn alone
     "03a_robustness": {
@@ -50,9 +51,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["points: the map fits it less", "points: the answer hangs less on it"],
     },
     "08a_iav": {
-        "above": ["it falls less in the self-supervised", "heads turn to it"],
-        "between": ["no difference shows", "so few images do not tell"],
-        "below": ["it falls more in the self-supervised", "heads turn away from it"],
+        "above": ["supervised +8.00 (+4.00 to +12.00), rises", ", above 0.", "heads turn to it"],
+        "between": ["(-4.00 to +4.00), cannot be told", "so few images do not tell"],
+        "below": ["supervised -8.00 (-12.00 to -4.00), falls", ", below 0.", "heads turn away"],
     },
     "09a_text": {
         "above": ["points: token-wise leads it", "leads in 1, trails in 0"],
@@ -202,11 +203,21 @@ def map_or_model(lead: float) -> dict:
 
 def pretrained(lead: float) -> dict:
     kinds = {"model": [*"abcd"], "kind": ["supervised", "self-supervised"] * 2}
-    ends = {"low": [lead - 4], "high": [lead + 4]}
-    between = pd.DataFrame({"slope": [lead]} | ends, ["smoothgrad"])
-    change = pd.DataFrame({"map": ["mask"], "change": [lead]} | ends)
-    tables = {"slopes": pd.DataFrame(kinds), "between": between, "change": change}
-    return tables | {"turned": True, "MAPS": {}}
+    ends = {"low": lead - 4, "high": lead + 4}
+    intervals = [{"map": "mask", "kind": kind, "slope": lead} | ends for kind in SLOPES]
+    tables = {
+        "slopes": kinds,
+        "intervals": intervals,
+        "change": [{"map": "mask", "change": lead} | ends],
+    }
+    tables |= {"scores": {"image": [0, 1]}, "robustvit": {"image": [0, 1]}}
+    named = {"PROPERTIES": {"iav_slope": "slope"}, "MAPS": {"mask": "mask"}}
+    apart = pd.Series({"iav_slope": lead > 0})
+    return (
+        {name: pd.DataFrame(rows) for name, rows in tables.items()}
+        | named
+        | {"turned": True, "apart": apart}
+    )
 
 
 def on_texts(lead: float) -> dict:
