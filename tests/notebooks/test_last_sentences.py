@@ -66,7 +66,7 @@ TOLD = {  # words that are said at this turn alone
         "below": "GAE: 42 % (38 to 46). It points at the other animal.",
     },
     "07_segmentation": {
-        "above": ["GAE is truer.", "it rewards something else"],
+        "above": ["GAE is truer.", "it rewards more than the worth of parts"],
         "between": ["So few scenes do not tell them apart.", "so few scenes do not tell."],
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
@@ -198,7 +198,7 @@ def map_or_model(lead: float) -> dict:
     for name, worth in worths.items():
         animal = 50 + (lead + wiggle if name == "with" else 0 * wiggle)
         worth[:, PARTS.index("animal")], worth[:, -1] = animal, 100 - animal
-    return {"gain": gain, "worths_of_runs": worths}
+    return {"gain": gain, "ious": np.zeros((1, COUNT)), "worths_of_runs": worths}
 
 
 def pretrained(lead: float) -> dict:

@@ -64,7 +64,7 @@ LESSONS = {
     ),
     "07_segmentation": Lesson(
         "most maps tell more than a flat one",
-        lambda best, flat, methods, beyond, *_: best > flat and beyond > methods / 2,
+        lambda scenes, best, flat, beyond, methods, *_: best > flat and beyond > methods / 2,
     ),
     "08_iav": Lesson(
         "the zero of the score is not 0, and heads know the image beyond another's map",
