@@ -12,7 +12,7 @@ import torch
 from habitats.composing import PARTS
 from relevit import iav
 from relevit.evaluate.intervals import mean_interval
-from reproduction import plots
+from reproduction import language, plots
 from reproduction.lessons.last import STORED, closing, side, stored
 from reproduction.measures import judge, paired
 from reproduction.params.cells import params_of
@@ -22,6 +22,7 @@ from reproduction.runs import effects
 ROOT = Path(__file__).parents[2]
 COUNT = 40  # images, scenes, texts
 ENDS = "", "_low", "_high"
+SLOPES = "supervised", "self-supervised", "difference"
 TURNS = {"above": 8.0, "between": 0.0, "below": -8.0}
 TOLD = {  # words that are said at this turn alone
     "03a_robustness": {
@@ -63,14 +64,14 @@ TOLD = {  # words that are said at this turn alone
         "below": ["points: the map fits it less", "points: the answer hangs less on it"],
     },
     "08a_iav": {
-        "above": ["it falls less in the self-supervised", "heads turn to it"],
-        "between": ["no difference shows", "so few images do not tell"],
-        "below": ["it falls more in the self-supervised", "heads turn away from it"],
+        "above": ["supervised +8.00 (+4.00 to +12.00), rises", ", above 0.", "heads turn to it"],
+        "between": ["(-4.00 to +4.00), cannot be told", "so few images do not tell"],
+        "below": ["supervised -8.00 (-12.00 to -4.00), falls", ", below 0.", "heads turn away"],
     },
     "09a_text": {
-        "above": ["points: token-wise leads it"],
-        "between": ["whether token-wise leads it or trails it cannot be told"],
-        "below": ["points: token-wise trails it"],
+        "above": ["points: token-wise leads it", "leads in 1, trails in 0"],
+        "between": ["leads it or trails it cannot be told", "would take 90 to 90 texts"],
+        "below": ["points: token-wise trails it", "leads in 0, trails in 1"],
     },
     "06_attribution": {
         "above": ["GAE: 58 % (54 to 62). It follows the question.", "in 1 of 1 it follows"],
@@ -78,19 +79,19 @@ TOLD = {  # words that are said at this turn alone
         "below": "GAE: 42 % (38 to 46). It points at the other animal.",
     },
     "07_segmentation": {
-        "above": ["GAE is truer.", "it rewards something else"],
+        "above": ["GAE is truer.", "it rewards more than the worth of parts"],
         "between": ["So few scenes do not tell them apart.", "so few scenes do not tell."],
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
-        "above": "they do choose what the decision hangs on.",
-        "between": "no choice can be told.",
-        "below": "they look away from what the decision hangs on.",
+        "above": ": heads know this image.",
+        "between": "so few images do not tell.",
+        "below": "they know another one better.",
     },
     "09_text": {
-        "above": "The model needs the tokens that token-wise marks.",
-        "between": "So few texts do not tell whether it needs these.",
-        "below": "It needs them less than others: token-wise marks the wrong ones.",
+        "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
+        "between": ["do not tell whether they hang on these", "tell whether fewer are right"],
+        "below": ["token-wise marks the wrong ones.", ": more are right."],
     },
     "10_your_own": {
         "above": "(+4.0 to +12.0) to labels: beside labels alone relevance helps here. With it the "
@@ -140,8 +141,8 @@ def agreement(lead: float) -> dict:
 
 def erasing(lead: float) -> dict:
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
-    hits = pd.DataFrame({"random": 80.0, "token_wise": 80 - lead + wiggle})
-    return {"hits": hits, "lost": hits["random"] - hits["token_wise"]}
+    changed = pd.DataFrame({"random": 20.0, "token_wise": 20 + lead + wiggle})
+    return {"changed": changed, "right": 100 - changed}
 
 
 def own(lead: float) -> dict:
@@ -216,21 +217,33 @@ def map_or_model(lead: float) -> dict:
     for name, worth in worths.items():
         animal = 50 + (lead + wiggle if name == "with" else 0 * wiggle)
         worth[:, PARTS.index("animal")], worth[:, -1] = animal, 100 - animal
-    return {"gain": gain, "worths_of_runs": worths}
+    return {"gain": gain, "ious": np.zeros((1, COUNT)), "worths_of_runs": worths}
 
 
 def pretrained(lead: float) -> dict:
     kinds = {"model": [*"abcd"], "kind": ["supervised", "self-supervised"] * 2}
-    ends = {"low": [lead - 4], "high": [lead + 4]}
-    between = pd.DataFrame({"slope": [lead]} | ends, ["smoothgrad"])
-    change = pd.DataFrame({"map": ["mask"], "change": [lead]} | ends)
-    tables = {"slopes": pd.DataFrame(kinds), "between": between, "change": change}
-    return tables | {"turned": True, "MAPS": {}}
+    ends = {"low": lead - 4, "high": lead + 4}
+    intervals = [{"map": "mask", "kind": kind, "slope": lead} | ends for kind in SLOPES]
+    tables = {
+        "slopes": kinds,
+        "intervals": intervals,
+        "change": [{"map": "mask", "change": lead} | ends],
+    }
+    tables |= {"scores": {"image": [0, 1]}, "robustvit": {"image": [0, 1]}}
+    named = {"PROPERTIES": {"iav_slope": "slope"}, "MAPS": {"mask": "mask"}}
+    apart = pd.Series({"iav_slope": lead > 0})
+    return (
+        {name: pd.DataFrame(rows) for name, rows in tables.items()}
+        | named
+        | {"turned": True, "apart": apart}
+    )
 
 
 def on_texts(lead: float) -> dict:
-    named = {"method": "token_wise", "corpus": "movie_reviews", "score": "F1", "best": "gae"}
-    return {"ahead": pd.DataFrame([row(lead, documents=24, **named) | {"gain_pts": lead}])}
+    named = {"corpus": "movie_reviews", "score": "positive", "best": "gae", "enough": 90.0}
+    counts = [{"counted": f"{counted} answers"} for counted in ("own", "right")]
+    rows = [row(lead, documents=24, **named) | {"gain_pts": lead} | each for each in counts]
+    return {"gains": pd.DataFrame(rows)}
 
 
 MADE = {
@@ -258,6 +271,7 @@ NAMES = {
     "judge": judge,
     "torch": torch,
     "iav": iav,
+    "language": language,
     "effects": effects,
 }
 

@@ -64,12 +64,12 @@ LESSONS = {
     ),
     "07_segmentation": Lesson(
         "most maps tell more than a flat one",
-        lambda best, flat, methods, beyond, *_: best > flat and beyond > methods / 2,
+        lambda scenes, best, flat, beyond, methods, *_: best > flat and beyond > methods / 2,
     ),
     "08_iav": Lesson(
-        "the zero of the score is not 0, and the correlation shows a choice",
-        lambda score, flat, apart, _, __, chosen, chosen_low, ___: (
-            flat > 0.3 and abs(apart) < score / 4 and 0 < chosen_low < chosen < 0.5
+        "the zero of the score is not 0, and heads know the image beyond another's map",
+        lambda score, images, other, flat, alike, _, __, own, own_low, *___: (
+            0.2 < other < score and 0 < own_low < own and abs(alike) < own
         ),
     ),
     "05_ablations": Lesson(
@@ -77,8 +77,8 @@ LESSONS = {
         lambda seed, images, adds, low, _, *__: adds > low > 5,
     ),
     "09_text": Lesson(
-        "words that a map marks cost more than others, which so few texts do not decide",
-        lambda random, texts, ranked, gain, low, high: ranked < random and low < 0 < gain < high,
+        "answers hang on the words that a map marks, whether they are right or wrong",
+        lambda ranked, texts, random, more, low, *_: random < ranked and 0 < low < more,
     ),
     "99_report": Lesson(
         "relevance adds, and most claims are left open",

@@ -8,5 +8,10 @@ from relevit.text.documents import Document
 from relevit.text.encoder import from_bert, text_logits
 from relevit.text.rationales import rationale_rows, rationale_table, top_counts, with_rationale
 from relevit.text.token_maps import TEXT_METHODS, attention_by_block, attribute, method_maps
-from relevit.text.token_perturbation import curve_table, perturb_texts, perturbation_table
+from relevit.text.token_perturbation import (
+    curve_table,
+    own_answers,
+    perturb_texts,
+    perturbation_table,
+)
 from relevit.text.tokens import encode, load_tokenizer, read_texts

@@ -99,6 +99,15 @@ def perturb_texts(
     return pd.concat(parts, ignore_index=True)
 
 
+def own_answers(rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows of `perturb_texts` in which a `hit` is an answer that stays the model's own.
+
+    A map explains that answer, right or wrong. Both papers count right ones (E9), by which a wrong
+    answer that is taken away may become a right one: where a model often errs, they tell less.
+    """
+    return rows.assign(hit=rows["logit"] == rows["top_logit"])
+
+
 def text_areas(rows: pd.DataFrame) -> pd.DataFrame:
     """Areas under each text's curve: index, direction, auc_pct, method, first_half_auc_pct.
 

@@ -24,7 +24,6 @@ from relevit.finetune.epochs import LOG
 from relevit.iav.masking import masking_curves
 from relevit.iav.scores import (
     attention_entropy,
-    centred_scores,
     class_attention,
     ia_scores,
     map_drift,
@@ -223,10 +222,10 @@ def score_table(found: Found, labels: Tensor) -> pd.DataFrame:
 
 
 def chance_table(found: Found) -> pd.DataFrame:
-    """Agreement with SmoothGrad beside that of no choice, a row a run and layer, means over all.
+    """Agreement with SmoothGrad beside its zeros, a row a run and layer, means over all.
 
     Columns: model, kind, seed, layer, `score` (Eq. 1), `uniform` (the score of a head that looks
-    everywhere alike) and `centred` (`centred_scores`).
+    everywhere alike) and `other` (that with the SmoothGrad of the image before).
     """
     parts = []
     for run, seen in found.items():
@@ -234,7 +233,7 @@ def chance_table(found: Found) -> pd.DataFrame:
         rows = pd.DataFrame({"score": seen.scores("smoothgrad").mean(dim=(0, 2)).numpy()})
         rows.insert(0, "layer", rows.index + 1)
         rows["uniform"] = float(uniform_score(smooth).mean())
-        rows["centred"] = centred_scores(seen.attention, smooth).mean(dim=(0, 2)).numpy()
+        rows["other"] = ia_scores(seen.attention, smooth.roll(1, 0)).mean(dim=(0, 2)).numpy()
         parts.append(_of(run, rows))
     return pd.concat(parts, ignore_index=True)
 

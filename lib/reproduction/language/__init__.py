@@ -12,6 +12,7 @@ from reproduction.language.ranking import (
     document_scores,
     erase_words,
     leads,
+    over_random,
     score_table,
     variants_first,
 )

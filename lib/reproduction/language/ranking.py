@@ -96,6 +96,18 @@ def leads(scores: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+def over_random(values: pd.DataFrame) -> pd.DataFrame:
+    """By how much each column, in percent, is above RANDOM's; a row of `values` is a text.
+
+    Columns: mean, low, high, in points; the interval is of the differences, text by text.
+    """
+    rows = {}
+    for name in values.columns.drop(RANDOM):
+        more = torch.tensor((values[name] - values[RANDOM]).to_numpy(dtype=float))
+        rows[name] = float(more.mean()), *mean_interval(more, (-100.0, 100.0))
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high"])
+
+
 def erase_words(
     cfg: Params,
     models: Mapping[str, TextTransformer],

@@ -277,12 +277,16 @@ def dose_response(table: pd.DataFrame, gaps_pts: pd.Series, title: str) -> Figur
 
 
 def perturbation_curves(
-    curves: pd.DataFrame, title: str, erased: str = "erased (%)", chance_pct: float | None = None
+    curves: pd.DataFrame,
+    title: str,
+    erased: str = "erased (%)",
+    chance_pct: float | None = None,
+    counted: str = "top-1 (%)",
 ) -> Figure:
     """Accuracy against the erased share: a row an order, a column a family of methods.
 
     `curves` has the column `method` and those of `accuracy_curves`. `chance_pct` is the accuracy
-    of a guess, which is dotted.
+    of a guess, which is dotted; `counted` says what the accuracy is.
     """
     chance, shares = curves["method"] == CHANCE, curves["share_pct"]
     # From either end an order by chance is one: its line is the mean of both.
@@ -290,7 +294,7 @@ def perturbation_curves(
     curves = curves.assign(accuracy_pct=mean.where(chance, curves["accuracy_pct"]))
     figure, axes = family_curves(curves, "share_pct", "accuracy_pct", title, row="direction")
     for line, (direction, order) in zip(axes, ORDERS.items(), strict=True):
-        line[0].set_ylabel(f"{direction}:\n{order}\ntop-1 (%)")
+        line[0].set_ylabel(f"{direction}:\n{order}\n{counted}")
         for axis in line:
             axis.set_ylim(0, 102)
             if chance_pct is not None:

@@ -109,13 +109,19 @@ def test_a_run_is_held_against_the_reference_and_the_objects(run, pictures, foun
 # Tables
 
 
-def test_a_head_that_looks_everywhere_alike_scores_as_chance_and_correlates_with_nothing(run):
-    attention = torch.full((IMAGES, LAYERS, HEADS, PATCHES), 1 / PATCHES)
+def test_the_zeros_of_the_score(run):
+    """A head that looks everywhere alike is at both; one that knows its image is above them."""
     smooth = torch.rand(IMAGES, PATCHES, generator=torch.Generator().manual_seed(0))
-    table = chance_table({run: Explanation(attention, {"smoothgrad": smooth}, (4, 4))})
-    assert list(table.columns) == [*RUN, "layer", "score", "uniform", "centred"]
-    np.testing.assert_allclose(table["score"], table["uniform"], rtol=1e-5)
-    np.testing.assert_allclose(table["centred"], 0, atol=1e-5)
+    shape = (IMAGES, LAYERS, HEADS, PATCHES)
+    same, knows = (
+        chance_table({run: Explanation(rows, {"smoothgrad": smooth}, (4, 4))})
+        for rows in (torch.full(shape, 1 / PATCHES), smooth[:, None, None].expand(shape))
+    )
+    assert list(same.columns) == [*RUN, "layer", "score", "uniform", "other"]
+    for zero in ("uniform", "other"):
+        np.testing.assert_allclose(same["score"], same[zero], rtol=1e-5)
+        assert (knows[zero] < 0.95).all()
+    np.testing.assert_allclose(knows["score"], 1, rtol=1e-5)
 
 
 def test_entropy_table(run, pictures):

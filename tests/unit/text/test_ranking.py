@@ -7,7 +7,7 @@ import torch
 
 from relevit.evaluate.intervals import mean_interval
 from relevit.text.token_maps import RANDOM
-from reproduction.language.ranking import BASELINES, VARIANTS, leads, score_table
+from reproduction.language.ranking import BASELINES, VARIANTS, leads, over_random, score_table
 
 
 def by_hand(**scores) -> pd.DataFrame:
@@ -58,3 +58,5 @@ def test_gains_are_paired():
     assert row.gain_pts == pytest.approx(10)
     interval = mean_interval(torch.tensor(better - level))
     assert (row.low_pts, row.high_pts) == pytest.approx(interval) and interval[0] > 8
+    beyond = over_random(pd.DataFrame({RANDOM: level, "token_wise": better}))
+    assert beyond.loc["token_wise"].tolist() == pytest.approx([10, *interval])

@@ -9,7 +9,12 @@ from torch import nn
 from relevit.evaluate.perturbation import accuracy_curves, auc_table, erasing_ranks
 from relevit.text.documents import Document
 from relevit.text.encoder import build_tiny
-from relevit.text.token_perturbation import SHARES_PCT, text_areas, token_perturbation_rows
+from relevit.text.token_perturbation import (
+    SHARES_PCT,
+    own_answers,
+    text_areas,
+    token_perturbation_rows,
+)
 from relevit.text.tokens import Texts
 
 from .builders import tokens
@@ -49,8 +54,8 @@ def relevance(*values, special=9e9):
     return torch.tensor([special, *values, special], dtype=torch.float64)
 
 
-def run(model, tokens, maps, **options):
-    texts = Texts(tuple(Document("", 1) for _ in tokens), tuple(tokens))
+def run(model, tokens, maps, label=1, **options):
+    texts = Texts(tuple(Document("", label) for _ in tokens), tuple(tokens))
     return token_perturbation_rows(model, texts, maps, **options)
 
 
@@ -140,3 +145,6 @@ def test_curves_and_areas_by_hand():
     areas = text_areas(rows.assign(method="ga")).sort_values(["direction", "index"])
     assert areas["auc_pct"].tolist() == pytest.approx([90, 90, 20, 90])
     assert areas["first_half_auc_pct"].tolist() == pytest.approx([100, 100, 50, 100])
+    wrong = run(Bag(weights), [text(0, 1, 2, 3), text(0, 1)], maps, label=0)
+    assert (wrong["hit"] != rows["hit"]).all(), "what changes becomes right"
+    assert (own_answers(wrong)["hit"] == rows["hit"]).all(), "and is no more the model's own"
