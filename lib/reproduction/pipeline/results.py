@@ -15,7 +15,8 @@ from types import MappingProxyType
 import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS
-from reproduction.claims import ResultTables
+from reproduction.claims import ResultTables, judge
+from reproduction.claims.report import number_table
 from reproduction.measures import accuracies
 from reproduction.measures.paired import BASIS, ORIGINAL
 from reproduction.params.preset import read_preset
@@ -40,7 +41,7 @@ def result_files(
 
     `stored` is the folder of the files that are there, and `others` has the executed notebooks of
     other presets: their times are told, too.
-    Raises: KeyError where a table of the run is missing.
+    Raises: KeyError where a table of the run is missing, ValueError where its report is older.
     """
     tables = ResultTables({name: path.parent for name, path in executed.items()})
     made = {
@@ -54,6 +55,7 @@ def result_files(
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
         "maps": with_study(tables["05a_ablations/maps"], "maps", preset),
         "claims": tables["99_report/claims"],
+        "claims_numbers": claim_numbers(tables),
         "times": times(pd.read_csv(stored / "times.csv"), {**others, preset: executed}),
     }
     return {f"{name}.csv": _text(table) for name, table in made.items()}
@@ -117,6 +119,22 @@ def ablations(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     found = tables["05_ablations/variants"].merge(val.rename("val_pts").reset_index())
     leads = {name: name.replace("lead_", "full_leads_") for name in found}
     return found.rename(columns=leads).drop(columns="model")
+
+
+def claim_numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """The numbers by which the run's report has judged (`number_table`).
+
+    Raises: ValueError where they would give another verdict now.
+    """
+    told = tables["99_report/claims"].set_index("id")
+    found = judge(tables, own_terms=bool((told["ours"] != "").any()))
+    others = [one.id for one in found if told["verdict"].get(one.id) != one.verdict]
+    if others:
+        raise ValueError(
+            f"99_report has judged {', '.join(others)} otherwise, by other criteria or tables than "
+            "there are now: run the preset again, which makes what has changed"
+        )
+    return number_table(found)
 
 
 def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:
