@@ -270,7 +270,7 @@ def forest(found: pd.DataFrame) -> plt.Figure:
     """`deciding` as a row a claim: those in points, and below those in units of their own."""
     points = found["unit"] == POINTS
     parts = {
-        POINTS: (found[points], (2, 5, 10, 50)),
+        POINTS: (found[points], (5, 10, 50)),
         "half widths of the row's own interval": (found[~points], (1, 2, 10, 50)),
     }
     sizes = [len(rows) + 3 * rows["id"].str[:2].nunique() for rows, _ in parts.values()]
@@ -279,7 +279,7 @@ def forest(found: pd.DataFrame) -> plt.Figure:
         _forest(axis, rows)
         axis.set_xscale("symlog", linthresh=10 if unit == POINTS else 2, linscale=1.5)
         ticks = [*(-tick for tick in ticks), 0, *ticks]
-        axis.set_xticks(ticks, [f"{tick:+g}" if tick else "its line" for tick in ticks])
+        axis.set_xticks(ticks, [f"{tick:+g}" if tick else "line" for tick in ticks])
         axis.minorticks_off()
         edge = np.nanmax(rows[["at", "low", "high", "paper"]].abs(), initial=50)
         axis.set_xlim(-1.2 * edge, 1.2 * edge)

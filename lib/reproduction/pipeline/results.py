@@ -132,7 +132,7 @@ def claim_numbers(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     if others:
         raise ValueError(
             f"99_report has judged {', '.join(others)} otherwise, by other criteria or tables than "
-            "there are now: run the preset again, which makes what has changed"
+            "there are now: delete its folder, and run the preset again"
         )
     return number_table(found)
 
