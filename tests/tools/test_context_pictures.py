@@ -40,9 +40,9 @@ def test_the_first_number_is_drawn_to_the_right_where_the_paper_says():
     for id, drawn in DRAWN.items():
         row = found.loc[id, ["at", "low", "high", "paper"]].astype(float)
         assert row.tolist() == pytest.approx(drawn, nan_ok=True), id
-    decided = reproduced[:1].assign(value=7.0, verdict="holds")
+    decided = reproduced[:1].assign(value=4.0, verdict="holds")
     found = pictures.deciding(decided, reproduced, PAPER).set_index("id")
-    assert found.loc["RV-01", ["verdict", "run", "at"]].tolist() == ["holds", "decide", 6.0]
+    assert found.loc["RV-01", ["verdict", "run", "at"]].tolist() == ["holds", "decide", 3.0]
     assert found.loc["RV-02", "run"] == "reproduce"
     figure = pictures.forest(found.reset_index())
     labels = [text.get_text() for axis in figure.axes for text in axis.get_yticklabels()]
