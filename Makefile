@@ -58,6 +58,7 @@ notebooks: setup  ## Store the outputs of a finished `make reproduce` in the not
 	$(BIN)/python -m reproduction.pipeline.notebooks workshop
 	$(STRIP) $(ALL)
 	$(BIN)/python docs/quoted.py
+	$(BIN)/python tools/context_pictures.py verdicts
 
 numbers: setup  ## Write the numbers in all prose anew from docs/results (make notebooks does it, too)
 	$(BIN)/python docs/quoted.py
@@ -78,6 +79,7 @@ decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (
 	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)
 	$(BIN)/python -m reproduction.claims.decided
 	$(BIN)/python tools/context_pictures.py decide
+	$(BIN)/python tools/context_pictures.py verdicts
 
 photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to four hours on 2 cores)
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)

@@ -8,8 +8,8 @@ First the file, last the column, between them what chooses the row: `column=valu
 one column alone has. USUAL has what is chosen where nothing is said. What stands there is the form:
 a sign or none, so many decimals, an interval or none, `N s` or `N min` of seconds. `-column` turns
 the sign, as in *falls by*. Without a sign a number below 0 is refused: the words around it would
-be wrong. The column `count` counts rows, and `column_sees` is the effect that as many seeds, as far
-apart, would see in 80 of 100 studies.
+be wrong. The column `count` counts rows, `sum_column` sums a column over them, and `column_sees` is
+the effect that as many seeds, as far apart, would see in 80 of 100 studies.
 
 A table between `<!-- table: NAME -->` and `<!-- end -->` is TABLES[NAME], or else the file of that
 name as it is. Files in results/notes were measured once, and no run writes them.
@@ -42,7 +42,7 @@ QUOTED = re.compile(
 )
 BLOCK = re.compile(r"(<!-- table: (?P<name>[\w/]+) -->\n).*?(\n*<!-- end -->)", re.DOTALL)
 UNITS = ("", "_pts", "_pct", "_logits")
-SEES = "_sees"
+SEES, SUM = "_sees", "sum_"
 PLAIN = "[`*]"  # what marks code and stress, and is no part of a name
 USUAL = {
     "added": {"world": "own", "arm": "ours", "classes": "all", "dataset": "shifted_average"},
@@ -151,6 +151,9 @@ def quoted(found: re.Match[str]) -> str:
     rows = rows_of(name, *words)
     if column == "count":
         return f"{len(rows)}<!--={source}-->"
+    if column.startswith(SUM):
+        column = column.removeprefix(SUM)
+        rows = pd.DataFrame({column: [str(pd.to_numeric(rows[column]).sum())]})
     if len(rows) != 1:
         raise ValueError(f"{len(rows)} rows, and not one")
     row = rows.iloc[0].rename(lambda name: re.sub(PLAIN, "", name))

@@ -2,6 +2,7 @@
 
 make study && python tools/context_pictures.py study && make numbers
 python tools/context_pictures.py photos     as `make photos` does, and `make controls` with controls
+python tools/context_pictures.py verdicts   as `make decide` and `make notebooks` do
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
+from textwrap import shorten
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,6 +24,9 @@ from relevit.base.files import project_root
 from relevit.evaluate import look
 from relevit.models import load_model
 from reproduction import plots, runs
+from reproduction.claims import CLAIMS
+from reproduction.claims.judging import NOT_TESTABLE, PAPERS
+from reproduction.claims.numbers import POINTS, Number
 from reproduction.claims.report import COLOURS
 from reproduction.measures.context import relevance_shares
 from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_pts
@@ -214,7 +219,7 @@ def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: in
     axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
 
 
-def verdicts(found: pd.DataFrame) -> plt.Figure:
+def decide(found: pd.DataFrame) -> plt.Figure:
     """The effects in points that decide, by claim; grey is what is no difference."""
     rows = found[(found["d"] > 0) & np.isfinite(found["low"])].iloc[::-1].reset_index(drop=True)
     figure, axis = plt.subplots(figsize=(9, 1 + 0.19 * len(rows)))
@@ -233,8 +238,90 @@ def verdicts(found: pd.DataFrame) -> plt.Figure:
     return figure
 
 
+def deciding(decided: pd.DataFrame, reproduced: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
+    """The number that decides each claim, by how far it is on the right side of its line.
+
+    Of `make decide` where it has judged the claim. `at`, its interval `low` and `high`, and the
+    `paper`'s own are in points, else in half widths of the interval; NaN where there is none.
+    """
+    both = pd.concat([decided.assign(run="decide"), reproduced.assign(run="reproduce")])
+    both = both[both["verdict"] != NOT_TESTABLE].drop_duplicates("id")  # the first one decides
+    both = both.merge(paper.rename(columns={"value": "theirs"}), "left", on=["id", "name"])
+    rows = []
+    for one in both.to_dict("records"):
+        short = shorten(one["name"], 40, placeholder=" ...")
+        number = Number(short, *(one[name] for name in ("value", "low", "high", "side", "line")))
+        half = (number.high - number.low) / 2
+        ends = [number.low, number.high]
+        if number.side == "within" and number.low < 0 < number.high:
+            ends.append(0.0)  # which is further on the right side than both
+        at, theirs, *ends = (
+            number._replace(value=value).ahead for value in (number.value, one["theirs"], *ends)
+        )
+        known = 0 < half < np.inf
+        scale = 1.0 if one["unit"] == POINTS else half if known else np.nan
+        low, high = (min(ends) / scale, max(ends) / scale) if known else (np.nan, np.nan)
+        drawn = {"at": at / scale, "low": low, "high": high, "paper": theirs / scale}
+        rows.append(one | drawn | {"text": str(number._replace(known=half > 0))})
+    return pd.DataFrame(rows)
+
+
+def forest(found: pd.DataFrame) -> plt.Figure:
+    """`deciding` as a row a claim: those in points, and below those in units of their own."""
+    points = found["unit"] == POINTS
+    parts = {
+        POINTS: (found[points], (5, 10, 50)),
+        "half widths of the row's own interval": (found[~points], (1, 2, 10, 50)),
+    }
+    sizes = [len(rows) + 3 * rows["id"].str[:2].nunique() for rows, _ in parts.values()]
+    figure, axes = plt.subplots(2, 1, figsize=(12, 1.2 + 0.18 * sum(sizes)), height_ratios=sizes)
+    for axis, (unit, (rows, ticks)) in zip(axes, parts.items(), strict=True):
+        _forest(axis, rows)
+        axis.set_xscale("symlog", linthresh=10 if unit == POINTS else 2, linscale=1.5)
+        ticks = [*(-tick for tick in ticks), 0, *ticks]
+        axis.set_xticks(ticks, [f"{tick:+g}" if tick else "line" for tick in ticks])
+        axis.minorticks_off()
+        edge = np.nanmax(rows[["at", "low", "high", "paper"]].abs(), initial=50)
+        axis.set_xlim(-1.2 * edge, 1.2 * edge)
+        axis.set_xlabel(f"{unit}; to the right is what the paper says", fontsize=8)
+    axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=7, fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
+def _forest(axis: plt.Axes, rows: pd.DataFrame) -> None:
+    """Rows paper by paper, with the claim at the left and the number at the right."""
+    papers = rows["id"].str.split("-").str[0]
+    rows = rows.assign(of=papers.map([*PAPERS].index)).sort_values(["of", "id"])
+    rows["y"] = -np.arange(len(rows)) - 1.5 * rows["of"].rank(method="dense")
+    for of, top in rows.groupby("of")["y"].max().items():
+        name = [*PAPERS.values()][of]
+        axis.text(
+            0.005, top + 0.8, name, transform=axis.get_yaxis_transform(), weight="bold", fontsize=8
+        )
+    small = rows[rows["unit"] == POINTS]
+    axis.barh(small["y"], 2 * small["d"], left=-small["d"], height=1, color=plots.FAINT, label="d")
+    axis.plot(
+        rows["paper"], rows["y"], "D", color=plots.INK, fillstyle="none", label="the paper's own"
+    )
+    for (verdict, run), part in rows.groupby(["verdict", "run"]):
+        ends = part["at"] - part["low"], part["high"] - part["at"]
+        how = {"fmt": "s" if run == "decide" else "o", "capsize": 2, "markersize": 4}
+        known = axis.get_legend_handles_labels()[1]
+        label = "_" if verdict in known else verdict
+        axis.errorbar(part["at"], part["y"], xerr=ends, color=COLOURS[verdict], label=label, **how)
+    axis.axvline(0, color=plots.INK, linewidth=1)
+    words = [f"{id}  {CLAIMS[id].function.__name__.replace('_', ' ')}" for id in rows["id"]]
+    axis.set_yticks(rows["y"], words, fontsize=7)
+    axis.set_ylim(rows["y"].min() - 1, 0)
+    axis.secondary_yaxis("right").set_yticks(rows["y"], rows["text"], fontsize=7)
+
+
 PICTURES = {
-    "decide": lambda: verdicts(_read("decide_numbers")),
+    "decide": lambda: decide(_read("decide_numbers")),
+    "verdicts": lambda: forest(
+        deciding(*map(_read, ("decide_numbers", "claims_numbers", "notes/paper_numbers")))
+    ),
     "study": study,
     "photos": lambda: photographs(_read("photos_doses"), _read("notes/doses")),
     "controls": lambda: controls(_read("controls").dropna(subset=["adds_pts"])),

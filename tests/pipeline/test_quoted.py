@@ -74,6 +74,7 @@ def test_constants_are_still_said(page):
         ("1", "added published original", "1,042"),
         ("9", "added seeds", "3"),
         ("9", "added world=own count", "1"),
+        ("9", "times quick sum_seconds", "321"),
         ("1.0", "added a with_sees", "4.7"),  # 3.6 * 5.653 / 4.303
         ("takes 1 s", "times quick a seconds", "takes 30 s"),
         ("takes 1 s", "times notebook=b seconds", "takes 5 min"),

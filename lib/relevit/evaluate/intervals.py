@@ -33,9 +33,9 @@ UPPER = 0.975  # quantile of a two-sided 95 %
 PERCENT = 0.0, 100.0  # bounds of a share
 
 
-def student(freedom: Number) -> Number:
+def student(freedom: Number, upper: float = UPPER) -> Number:
     """How many standard errors a 95 % interval reaches to each side; NaN without freedom."""
-    return scipy.special.stdtrit(freedom, UPPER)  # as scipy.stats.t.ppf, which loads for a second
+    return scipy.special.stdtrit(freedom, upper)  # as scipy.stats.t.ppf, which loads for a second
 
 
 def smallest_effect(half: Number, freedom: Number = np.inf, power: float = 0.8) -> Number:
@@ -66,14 +66,15 @@ def interval(
     freedom: Number = np.inf,
     images: Number = 0.0,
     images_freedom: Number = np.inf,
+    upper: float = UPPER,
 ) -> np.ndarray:
     """(low, high) by the rule of the module.
 
     `seeds` is the variance of the mean over seeds, s^2 / n, with its degrees of freedom; `images`
-    what images add to it.
+    what images add to it. `upper` is the quantile of the upper end.
     """
-    whole = student(images_freedom) * np.sqrt(np.add(seeds, images))
-    half = np.fmax(whole, student(freedom) * np.sqrt(seeds))  # NaN: no freedom, no seeds
+    whole = student(images_freedom, upper) * np.sqrt(np.add(seeds, images))
+    half = np.fmax(whole, student(freedom, upper) * np.sqrt(seeds))  # NaN: no freedom, no seeds
     return np.stack([mean - half, mean + half])
 
 

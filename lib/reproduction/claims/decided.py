@@ -10,11 +10,11 @@ from __future__ import annotations
 import pandas as pd
 
 from relevit.base.files import project_root
+from reproduction.claims.chance import STRICT, YES, by_chance
 from reproduction.claims.judging import NOT_TESTABLE, UNDECIDED, judge
 from reproduction.claims.report import ResultTables, number_table, verdict_table
 
-PRESET, YES = "decide", {True: "yes", False: "no"}
-NOT_MADE = "not made yet"
+PRESET, NOT_MADE = "decide", "not made yet"
 RESULTS = project_root() / "docs" / "results"
 
 
@@ -22,7 +22,7 @@ def verdicts(tables: ResultTables, predicted: pd.DataFrame) -> dict[str, pd.Data
     """By file: the verdicts on what was predicted, or could be judged; and their numbers.
 
     `held`: whether the prediction did; `decided`: whether a claim was that the plan had promised. A
-    claim whose runs are not there is NOT_MADE.
+    claim whose runs are not there is NOT_MADE. And what luck alone would do (`by_chance`).
 
     The preset's own runs have the class term of Eq. 4, so that they are the method's.
     """
@@ -36,7 +36,8 @@ def verdicts(tables: ResultTables, predicted: pd.DataFrame) -> dict[str, pd.Data
     open_ = [UNDECIDED, NOT_TESTABLE]
     promised = made & table["planned"].notna() & ~table["planned"].isin(open_)
     table["decided"] = (~table["verdict"].isin(open_)).map(YES).where(promised)
-    return {"decide": table[judged], "decide_numbers": number_table(found)}
+    table = table[judged].merge(by_chance(found, judge(tables, level=STRICT)), "left", on="id")
+    return {"decide": table, "decide_numbers": number_table(found)}
 
 
 def main() -> None:

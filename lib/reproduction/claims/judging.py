@@ -31,7 +31,7 @@ from inspect import getdoc
 
 import pandas as pd
 
-from reproduction.claims.numbers import Lacking, Number
+from reproduction.claims.numbers import LEVEL, Lacking, Number
 
 HOLDS, CONTRADICTED, SAME = "holds", "contradicted", "no difference"
 UNDECIDED, NO_ROOM, NOT_TESTABLE = "undecided", "no room", "not testable"
@@ -148,11 +148,15 @@ class Verdict:
     ours: str = ""  # the verdict on the preset's own runs, where these are not the method's
 
     @property
+    def ranked(self) -> list[Number]:
+        """The numbers, those that missed first."""
+        return sorted(self.parts, key=lambda one: (not one.against, one.met))
+
+    @property
     def number(self) -> str:
-        """The numbers with their intervals and lines, those that missed first."""
-        ranked = sorted(self.parts, key=lambda one: (not one.against, one.met))
-        more = f"; and {len(ranked) - SHOWN} more" if len(ranked) > SHOWN else ""
-        return "; ".join(str(one) for one in ranked[:SHOWN]) + more
+        """The numbers with their intervals and lines, as ranked."""
+        more = f"; and {len(self.parts) - SHOWN} more" if len(self.parts) > SHOWN else ""
+        return "; ".join(str(one) for one in self.ranked[:SHOWN]) + more
 
     @property
     def decides(self) -> str:
@@ -198,30 +202,32 @@ def claim(
     return enter
 
 
-def judge(tables: Tables, only: Sequence[str] = (), *, own_terms: bool = False) -> list[Verdict]:
+def judge(
+    tables: Tables, only: Sequence[str] = (), *, own_terms: bool = False, level: float = LEVEL
+) -> list[Verdict]:
     """Judge the claims, in the order of the papers; `only` are ids, or what ids begin with.
 
     `tables` are result tables by `stage/stem`. `own_terms`: the preset finetunes with a class term
-    of its own, and not with that of Eq. 4.
+    of its own, and not with that of Eq. 4. `level` is that of the intervals.
     Raises: ValueError for a table whose columns are others than a claim needs.
     """
     found = []
     for one in sorted(CLAIMS.values(), key=lambda one: [*PAPERS].index(one.id.split("-")[0])):
         if one.id.startswith(tuple(only) or ""):
-            verdict = judged(one, tables)
+            verdict = judged(one, tables, level=level)
             if one.method and own_terms:
                 ours = f"{verdict.verdict}: {verdict.number or verdict.reason}"
-                verdict = replace(judged(one, tables, PUBLISHED), ours=ours)
+                verdict = replace(judged(one, tables, PUBLISHED, level), ours=ours)
             found.append(verdict)
     return found
 
 
-def judged(one: Claim, tables: Tables, arm: str = OURS) -> Verdict:
+def judged(one: Claim, tables: Tables, arm: str = OURS, level: float = LEVEL) -> Verdict:
     """The verdict on one claim by the runs of an arm. Raises: ValueError as `judge`."""
     seen = Seen(tables, arm, one.instead)
     try:
         found = _decide(
-            [[_told(part, seen.renamed) for part in some] for some in one.function(seen)]
+            [[_told(part.at(level), seen.renamed) for part in some] for some in one.function(seen)]
         )
     except Lacking as lack:
         seen.stand_ins.clear()

@@ -11,6 +11,7 @@ taken as other ones in a difference, which is on the safe side, too.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -23,6 +24,9 @@ from relevit.evaluate.intervals import interval, shared_variance
 EPS = 1e-9  # below any real change, above rounding
 IMAGE = ["dataset", "index"]  # what names an image, where a row is one
 KEPT = ["x", "error", "images", "std", "runs"]  # columns of a number
+LEVEL = 0.95  # of an interval
+POINTS, COUNT = "points", "count"  # units; one of neither has that of its table
+IN_POINTS = re.compile(r"_(pct|pts)\b")  # a column's name ends in its unit
 
 
 class Lacking(Exception):
@@ -35,7 +39,8 @@ class Number(NamedTuple):
     `known` is False for a number without any error, as a count: it can be on its side, and
     contradicts nothing. `group` are the values that tell it from others of the same name. `role`: a
     *part* decides; *needs* is taken for granted; *room* says whether a gain could be seen. `d`: the
-    largest distance from the line that is no difference; 0 where none was fixed.
+    largest distance from the line that is no difference; 0 where none was fixed. `spread` is what
+    the interval was made of, as `interval` takes it; empty where there is none.
     """
 
     name: str
@@ -49,6 +54,15 @@ class Number(NamedTuple):
     runs: int = 0
     role: str = "part"
     d: float = 0.0
+    unit: str = ""
+    spread: Mapping[str, float] = {}
+
+    def at(self, level: float) -> Number:
+        """The same with an interval of this level; one without any keeps none."""
+        if not self.spread:
+            return self
+        low, high = interval(self.value, **self.spread, upper=(1 + level) / 2).tolist()
+        return self._replace(low=low, high=high)
 
     @property
     def met(self) -> bool:
@@ -112,6 +126,7 @@ class Numbers:
     frame: pd.DataFrame
     keys: list[str]
     seed: str = ""
+    unit: str = ""
 
     def minus(self, other: Numbers, factor: float = 1.0) -> Numbers:
         """This minus `factor` times another, run by run; groups of the same name are paired.
@@ -132,7 +147,8 @@ class Numbers:
         for name in ("images", "runs"):
             both[name] = both[[name, f"{name}_r"]].min(axis=1)
         keys = list(dict.fromkeys([*self.keys, *other.keys]))
-        return Numbers(both[[*keys, *([self.seed] if self.seed else []), *KEPT]], keys, self.seed)
+        frame = both[[*keys, *([self.seed] if self.seed else []), *KEPT]]
+        return Numbers(frame, keys, self.seed, self.unit)
 
     def over(self, *columns: str, how: str = "mean") -> Numbers:
         """Those that differ in these columns alone as one, which sees the same images.
@@ -145,7 +161,7 @@ class Numbers:
         frame = pd.DataFrame({"x": groups["x"].agg(TOGETHER.get(how, how))})
         frame[["error", "std"]] = groups[["error", "std"]].mean()
         frame[["images", "runs"]] = groups[["images", "runs"]].min()
-        return Numbers(_plain(frame), keys, self.seed)
+        return Numbers(_plain(frame), keys, self.seed, self.unit)
 
     def held(
         self, side: str, line: float = 0.0, name: str = "", *, parts: int = 1, runs: int = 2,
@@ -167,24 +183,26 @@ class Numbers:
         for one in frame.to_dict("records"):
             group = {key: one[key] for key in self.keys}
             words = " ".join(filter(None, (name, *map(str, group.values()))))
-            low, high, known = _ends(one, line, runs)
-            plain = Number(words, float(one["x"]), low, high, side, line, known, group)
+            spread = _spread(one, line, runs)
             small = d[one[self.keys[-1]]] if isinstance(d, Mapping) else d
-            found.append(plain._replace(runs=int(one["runs"]), role=role, d=abs(float(small))))
+            alone = Number(
+                words, float(one["x"]), -math.inf, math.inf, side, line, True, group,
+                int(one["runs"]), role, abs(float(small)), self.unit, spread,
+            ).at(LEVEL)  # fmt: skip
+            found.append(alone._replace(known=alone.high - alone.low > 2 * EPS))
         return found
 
 
-def _ends(one: Mapping[str, float], line: float, runs: int) -> tuple[float, float, bool]:
-    """The interval of a number, and whether it has any error."""
+def _spread(one: Mapping[str, float], line: float, runs: int) -> dict[str, float]:
+    """What `interval` makes the interval of a number of; nothing for too few seeds."""
     x, error, seeds = one["x"], one["error"], one["runs"]
     if math.isnan(error) and not math.isnan(one["images"]):
         error = least_error(max(abs(x), abs(line)), one["images"])
     images, several = (0.0 if math.isnan(error) else error**2), seeds > 0
     if several and seeds < max(2, runs):
-        return -math.inf, math.inf, True
+        return {}
     of_seeds = {"seeds": one["std"] ** 2 / seeds, "freedom": seeds - 1} if several else {}
-    low, high = interval(x, images=images, **of_seeds).tolist()
-    return low, high, high - low > 2 * EPS
+    return {"images": images, **of_seeds}
 
 
 def least_error(change_pts: float, images: float) -> float:
@@ -235,7 +253,9 @@ def mean(
     if told:
         of = rows[by_number].assign(**told, _set=rows.get("dataset", ""))
         found = found.assign(**_errors(of.astype(dict.fromkeys(told, float)), by_number))
-    return Numbers(_plain(found), keys, seed)
+    points = POINTS if IN_POINTS.search(f"{x} {rows.attrs.get('of', '')}") else ""
+    unit = COUNT if how in ("sum", "nunique") else points
+    return Numbers(_plain(found), keys, seed, unit)
 
 
 def _sem(frame: pd.DataFrame, keys: list[str], seed: str, index: pd.Index) -> list[float]:
@@ -283,7 +303,7 @@ def wide(rows: pd.DataFrame, column: str, of: str) -> pd.DataFrame:
     floats = rows.select_dtypes("float").columns
     index = [name for name in rows if name not in (*floats, column)]
     found = rows.groupby([*index, column])[of].mean().unstack(column).reset_index()
-    found.attrs = rows.attrs
+    found.attrs = rows.attrs | {"of": of}
     return found
 
 

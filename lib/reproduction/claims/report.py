@@ -92,19 +92,19 @@ def verdict_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
 
 
 def number_table(verdicts: Iterable[Verdict]) -> pd.DataFrame:
-    """The numbers that decide, a row each, those of no claim left out.
+    """The numbers that decide, a row each, those of a claim as ranked.
 
-    Columns: id, verdict of the claim, name, value, low, high, side and line, d (0: none), seeds,
-    and `says`: what the number alone would come to.
+    Columns: id, verdict of the claim, name, value, low, high, unit, side and line, d (0: none),
+    seeds, and `says`: what the number alone would come to.
     """
     rows = [
-        (one.id, one.verdict, part.name, part.value, part.low, part.high, part.side, part.line,
-         part.d, part.runs, _says(part))
+        (one.id, one.verdict, part.name, part.value, part.low, part.high, part.unit, part.side,
+         part.line, part.d, part.runs, _says(part))
         for one in verdicts
-        for part in one.parts
+        for part in one.ranked
     ]  # fmt: skip
-    columns = ["id", "verdict", "name", "value", "low", "high", "side", "line", "d", "seeds"]
-    return pd.DataFrame(rows, columns=[*columns, "says"])
+    columns = ["id", "verdict", "name", "value", "low", "high", "unit", "side", "line", "d"]
+    return pd.DataFrame(rows, columns=[*columns, "seeds", "says"])
 
 
 def _says(part: Number) -> str:

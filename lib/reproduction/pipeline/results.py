@@ -15,7 +15,10 @@ from types import MappingProxyType
 import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS
-from reproduction.claims import ResultTables
+from reproduction.claims import ResultTables, judge
+from reproduction.claims.chance import STRICT, by_chance
+from reproduction.claims.numbers import LEVEL
+from reproduction.claims.report import number_table
 from reproduction.measures import accuracies
 from reproduction.measures.paired import BASIS, ORIGINAL
 from reproduction.params.preset import read_preset
@@ -40,7 +43,7 @@ def result_files(
 
     `stored` is the folder of the files that are there, and `others` has the executed notebooks of
     other presets: their times are told, too.
-    Raises: KeyError where a table of the run is missing.
+    Raises: KeyError where a table of the run is missing, ValueError where its report is older.
     """
     tables = ResultTables({name: path.parent for name, path in executed.items()})
     made = {
@@ -53,7 +56,7 @@ def result_files(
         "heads": tables["08a_iav/intervals"],
         "cures": with_study(tables["04_cures/cures"], "cures", preset),
         "maps": with_study(tables["05a_ablations/maps"], "maps", preset),
-        "claims": tables["99_report/claims"],
+        **judged(tables),
         "times": times(pd.read_csv(stored / "times.csv"), {**others, preset: executed}),
     }
     return {f"{name}.csv": _text(table) for name, table in made.items()}
@@ -117,6 +120,25 @@ def ablations(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     found = tables["05_ablations/variants"].merge(val.rename("val_pts").reset_index())
     leads = {name: name.replace("lead_", "full_leads_") for name in found}
     return found.rename(columns=leads).drop(columns="model")
+
+
+def judged(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    """By file: the claims as the run's report has judged them, with what luck would do; numbers.
+
+    Raises: ValueError where these numbers would give another verdict now.
+    """
+    told = tables["99_report/claims"]
+    own_terms = bool((told["ours"] != "").any())
+    found, strict = (judge(tables, own_terms=own_terms, level=one) for one in (LEVEL, STRICT))
+    verdicts = told.set_index("id")["verdict"]
+    others = [one.id for one in found if verdicts.get(one.id) != one.verdict]
+    if others:
+        raise ValueError(
+            f"99_report has judged {', '.join(others)} otherwise, by other criteria or tables than "
+            "there are now: delete its folder, and run the preset again"
+        )
+    claims = told.merge(by_chance(found, strict), "left", on="id")
+    return {"claims": claims, "claims_numbers": number_table(found)}
 
 
 def times(stored: pd.DataFrame, runs: Mapping[str, Mapping[str, Path]]) -> pd.DataFrame:

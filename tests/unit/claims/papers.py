@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from relevit.models.registry import PAPER_MODELS
+from reproduction.claims import judge
 from reproduction.measures import leads
 from reproduction.measures.accuracies import agreement
 from reproduction.paper import (
@@ -262,6 +263,20 @@ NUMBERS = {
     "IAV-01": {"text": answers},
     "IAV-05": {"text": drift},
 }
+
+
+def numbers():
+    """What the criteria take of the papers' own tables, in the mean over whose these are."""
+    rows = [
+        (id, part.name, part.value)
+        for id, tables in NUMBERS.items()
+        for made in tables.values()
+        for part in judge(made(), only=[id])[0].parts
+    ]
+    found = frame(rows, "id name value")
+    return found.groupby(["id", "name"], sort=False, as_index=False).mean()
+
+
 CURVES, WORDS = "in a figure alone", "in words alone"
 WITHOUT = {
     **dict.fromkeys(("RV-16", "RV-17", "RV-18", "RV-22", "RV-37", "RV-38"), CURVES),

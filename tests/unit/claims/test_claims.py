@@ -11,7 +11,8 @@ import pytest
 
 from relevit.evaluate.intervals import estimate
 from reproduction.claims import CLAIMS, judge, verdict_table
-from reproduction.claims.judging import Claim, Seen, Verdict, judged
+from reproduction.claims.chance import by_chance
+from reproduction.claims.judging import Claim, Verdict, judged
 from reproduction.claims.numbers import Number, least_error, mean, wide
 from reproduction.paper import claims as sentences
 
@@ -19,6 +20,7 @@ from . import heads, papers
 
 ROOT = Path(__file__).parents[3]
 
+STORED = ROOT / "docs" / "results" / "notes" / "paper_numbers.csv"
 CHANGES = papers.CHANGES
 NEVER = [*("RV-25", "RV-35", "BI-05", "BI-06", "BI-14", "BI-21", "BI-22")]
 NEVER += ["IAV-21", "IAV-22"]
@@ -50,6 +52,16 @@ def test_the_papers_own_numbers_meet_the_criterion_and_their_opposite_does_not(c
     (found,) = judge({name: turned(table) for name, table in tables.items()}, only=[claim])
     assert (found.verdict == "holds") == (claim in EITHER_WAY), found
     assert found.verdict != "not testable", found
+
+
+def test_the_papers_own_numbers_are_stored():
+    """Anew: PYTHONPATH=tests python -c "from unit.claims import test_claims as t; t.store()"."""
+    stored = pd.read_csv(STORED)
+    pd.testing.assert_frame_equal(papers.numbers(), stored, rtol=1e-5)
+
+
+def store():
+    papers.numbers().to_csv(STORED, index=False, float_format="%.6g", lineterminator="\n")
 
 
 @pytest.mark.parametrize("claim", OWN)
@@ -251,6 +263,28 @@ def judge_of(claim, **tables):
     return judged(claim, {"s/t": RUNS} | tables)
 
 
+LUCK = [  # of a claim with these numbers; at 99 % t is 9.92, and 4.30 at 95 %
+    ([A], 0.05, 0.05, "yes"),
+    ([B], 0.05, 0.05, "yes"),
+    ([C], 0.05, 0.05, None),
+    ([of("a", side="above", line=0.7)], 0.05, 0.05, "no"),
+    ([of("d", d=0.4)], 0.05, 0.05, "no"),
+    ([A, C], 0.05, 0.025**2 + 1 - 0.975**2, None),
+    ([of("c", side="not above")], 1, 1, "yes"),
+    ([A, NEEDS_C], 0, 0, None),
+    ([of("a", query="seed == 0")], 0, 0, None),
+]
+
+
+@pytest.mark.parametrize(("numbers", "one", "apart", "stays"), LUCK)
+def test_luck_decides_as_often_as_a_claim_has_chances(numbers, one, apart, stays):
+    made = Claim("RV-01", lambda t: (each(t) for each in numbers))
+    levels = [[judged(made, {"s/t": RUNS}, level=level)] for level in (0.95, 0.99)]
+    (found,) = by_chance(*levels).to_dict("records")
+    assert (found["chance_one"], found["chance_each"]) == pytest.approx((one, apart))
+    assert found["stays"] == stays
+
+
 def test_the_values_of_a_column_become_columns():
     found = wide(RUNS.assign(who=RUNS["who"]).drop(columns="place"), "who", "v")
     assert (found["a"] - found["b"]).mean() == pytest.approx(2)
@@ -272,6 +306,27 @@ def test_the_interval_over_seeds_is_students():
     assert both.high - both.value == pytest.approx(half), "wider than that over images"
     (both,) = number("a", error="x * 0 + 5.0").held("above")
     assert both.high - both.value == pytest.approx(1.959964 * (1 / 3 + 5**2) ** 0.5)
+
+
+def test_an_interval_of_another_level_is_made_of_the_same():
+    """Student's t of 2 degrees is 9.924843 at 99 %; images alone have the normal's 2.575829."""
+    for error in (0.0, 1.0, 5.0):
+        (part,) = number("a", error=f"x * 0 + {error}").held("above")
+        half = max(9.924843 / 3**0.5, 2.575829 * (1 / 3 + error**2) ** 0.5)
+        assert part.at(0.99).high - part.value == pytest.approx(half)
+        assert part.at(0.95) == part
+    (alone,) = mean(NUMBERS[:1], "v", seed="seed").held("above")
+    assert alone.at(0.99) == alone and not alone.spread
+
+
+@pytest.mark.parametrize(
+    ("x", "how", "unit"),
+    [("v_pct - 1", "mean", "points"), ("v_pct < 5", "sum", "count"), ("v", "mean", "")],
+)
+def test_a_unit_is_that_of_the_columns_name(x, how, unit):
+    rows = NUMBERS.assign(v_pct=NUMBERS["v"])
+    numbers = mean(rows, x, "who", how=how)
+    assert {part.unit for part in numbers.minus(numbers).over("who").held("above")} == {unit}
 
 
 def test_answers_have_the_interval_of_the_notebooks():

@@ -1,6 +1,7 @@
 """What the report shows of verdicts, and our numbers beside the paper's."""
 
 import html
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -24,6 +25,8 @@ def test_the_page_has_sentence_criterion_number_and_source_of_each_claim():
     assert "Would decide it: decided" not in page
     for text in (row["claim"], row["criterion"], row["source"], "criterion", "not testable"):
         assert text in page
+    told = replace(VERDICTS[0], stand_ins=["mini-dino for dino-b"])
+    assert "mini-dino for dino-b" in claims.verdict_page(claims.verdict_table([told]))
     counts = claims.verdict_counts(found)
     assert counts.loc["RobustViT", "all"] == len(VERDICTS) == counts.loc["all"].drop("all").sum()
 

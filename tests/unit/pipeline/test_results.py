@@ -10,10 +10,11 @@ import pytest
 from nbformat.v4 import new_notebook
 
 from relevit.evaluate.intervals import interval
+from reproduction.claims import judge, verdict_table
 from reproduction.params.preset import read_preset
 from reproduction.pipeline.plan import kind
 from reproduction.pipeline.progress import LOG
-from reproduction.pipeline.results import times
+from reproduction.pipeline.results import judged, times
 from reproduction.runs import grids
 from reproduction.stages import preset_file
 
@@ -38,6 +39,15 @@ def test_times_of_a_run_replace_those_that_are_stored(tmp_path):
         ["quick", "a", 1], ["workshop", "a", 42], ["workshop", "b", 42],
         ["workshop", "tiny epochs 2", 2], ["workshop", "tiny epochs 5", 9],
     ]  # fmt: skip
+
+
+def test_the_numbers_of_claims_are_those_that_the_report_has_judged_by():
+    told = verdict_table(judge({}))
+    made = judged({"99_report/claims": told})
+    assert made["claims_numbers"].empty and list(made["claims"]["id"]) == list(told["id"])
+    told.loc[3, "verdict"] = "holds"
+    with pytest.raises(ValueError, match="99_report has judged RV-04 otherwise"):
+        judged({"99_report/claims": told})
 
 
 def rows_of(path: Path) -> list[list[str]]:
