@@ -379,7 +379,7 @@ def _judged(row: Mapping[str, Any]) -> str:
     before, after = row["class_loss_before"], row["class_loss"]
     change = round(-row["drop_pts"], 1) + 0.0  # no -0.0
     return (
-        f"validation top-1 changes by {change:+.1f} points, the class loss from "
+        f"validation top-1 changes by {change:+z.1f} points, the class loss from "
         f"{before:.3g} to {after:.3g} nats ({after - before:+.2g} ± {row['class_loss_error']:.1g})"
         f"{', a rise' if row['rising'] else ''}"
     )

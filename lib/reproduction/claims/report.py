@@ -164,7 +164,7 @@ def _few(text: str) -> str:
 
 def folded(title: str, table: pd.DataFrame) -> str:
     """A large table as HTML that opens on a click; numbers with one decimal."""
-    page = table.to_html(border=0, float_format="{:.1f}".format, na_rep="–")
+    page = table.to_html(border=0, float_format="{:z.1f}".format, na_rep="–")
     inner = f'<div style="overflow-x: auto">{page}</div>'
     return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
 

@@ -590,7 +590,7 @@ def maps_in_words(maps: pd.DataFrame) -> Styler:
     table = table.sort_values("change", ascending=False).rename_axis("map")
     with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
     styled = table.style.format("{:.1f}", na_rep="")
-    return styled.format("{:+.1f}", na_rep="", subset=with_sign)
+    return styled.format("{:+z.1f}", na_rep="", subset=with_sign)
 
 
 def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:
