@@ -66,7 +66,7 @@ TOLD = {  # words that are said at this turn alone
     },
     "07_segmentation": {
         "above": ["GAE is truer.", "it rewards something else"],
-        "between": ["So few scenes do not tell them apart.", "so few scenes do not tell."],
+        "between": ["So few scenes do not tell.", "so few scenes do not tell."],
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
