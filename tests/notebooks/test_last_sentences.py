@@ -25,9 +25,19 @@ ENDS = "", "_low", "_high"
 TURNS = {"above": 8.0, "between": 0.0, "below": -8.0}
 TOLD = {  # words that are said at this turn alone
     "03a_robustness": {
-        "above": ["points: relevance adds", "points: finetuning finds more", "classes gain more"],
+        "above": [
+            "points: relevance adds",
+            "    with it, against the original: +8.0 (+4.0 to +12.0) points: the model gains",
+            "points: finetuning with relevance finds more",
+            "classes gain more",
+        ],
         "between": ["finds more or finds fewer cannot be told", "no order shows"],
-        "below": ["relevance takes away", "finetuning finds fewer", "classes gain less"],
+        "below": [
+            "relevance takes away",
+            "    without it, against the original: -8.0 (-12.0 to -4.0) points: the model loses",
+            "finetuning with relevance finds fewer",
+            "classes gain less",
+        ],
     },
     "04a_cures": {
         "above": ["its term trains.", "points: it leads relevance", "points: our method leads it"],
@@ -156,7 +166,8 @@ def nine_columns(lead: float) -> dict:
     causes = {"cause": "object size", "spearman": lead / 20}
     causes |= {"low": (lead - 4) / 20, "high": (lead + 4) / 20}
     changes = row(lead, data="val", k=1) | {"change_pts": lead}
-    listed = pd.DataFrame([row(lead, "adds", arm="published", classes="B")])
+    of_ways = row(lead, "adds") | row(lead, "with") | row(lead, "without")
+    listed = pd.DataFrame([of_ways | {"arm": "published", "classes": "B"}])
     tables = {"knn_changes": pd.DataFrame([changes]), "causes": pd.DataFrame([causes])}
     return {"listed": listed, "paired": paired} | tables
 
