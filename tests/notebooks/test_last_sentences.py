@@ -90,10 +90,13 @@ TOLD = {  # words that are said at this turn alone
         "below": "It needs them less than others: token-wise marks the wrong ones.",
     },
     "10_your_own": {
-        "above": "(+4.0 to +12.0) to labels: beside labels alone relevance helps here. With it the "
-        "model is better than the original: +8.0 points (+4.0 to +12.0).",
-        "between": "so few images do not tell.",
-        "below": "beside labels alone relevance harms here.",
+        "above": [
+            "a, with relevance less without: +8.0 (+4.0 to +12.0) points: relevance helped.",
+            "less original: +8.0 (+4.0 to +12.0) points: the model gained.",
+            "points: the lean grows.",
+        ],
+        "between": ["whether relevance helped", "whether the model", "whether the lean grows"],
+        "below": ["relevance harmed.", "the model lost.", "points: the lean shrinks."],
     },
     "99_report": {
         "above": "Relevance adds to what the same training does without it.",
@@ -143,10 +146,17 @@ def own(lead: float) -> dict:
     row = {"dataset": "a", "change": "with relevance - without", "change_pts": lead}
     row |= {"low_pts": lead - 4, "high_pts": lead + 4}
     models = pd.DataFrame({"model": ["original", "without", "with relevance"]})
-    held = SimpleNamespace(HELD_OUT="held_out")
-    before = row | {"change": "with relevance - original"}
-    changes = pd.DataFrame([row, before, row | {"dataset": "held_out", "change_pts": 0.0}])
-    return {"answers": models, "audits": {}, "changes": changes, "images": held}
+    held, places = SimpleNamespace(HELD_OUT="held_out"), np.arange(COUNT)
+    elsewhere = {8.0: 0 * places, 0.0: places % 2, -8.0: 0 * places + 1}[lead]
+    shown = {"image": np.tile(places, 2), "condition": np.repeat(["same", "other"], COUNT)}
+    before, after = (
+        SimpleNamespace(rows=pd.DataFrame(shown | {"right": np.append(0 * places + 1, right)}))
+        for right in (1 - places % 2, elsewhere)
+    )
+    audits = {"original": before, "without": before, "with relevance": after}
+    start = row | {"change": "with relevance - original"}
+    changes = pd.DataFrame([row, start, row | {"dataset": "held_out", "change_pts": 0.0}])
+    return {"answers": models, "audits": audits, "changes": changes, "images": held}
 
 
 def report(lead: float) -> dict:

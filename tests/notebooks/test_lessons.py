@@ -87,8 +87,8 @@ LESSONS = {
         ),
     ),
     "10_your_own": Lesson(
-        "the model leans, and less after the cure",
-        lambda gap, cured, adds, low, high, *_: gap > max(10, cured) and low < adds < high,
+        "relevance helps beside labels where the home is another's, and the lean may shrink",
+        lambda lean, low, *found: low < lean < 0 and found[10] > found[11] > 0,
     ),
 }
 
