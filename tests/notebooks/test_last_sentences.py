@@ -45,7 +45,11 @@ TOLD = {  # words that are said at this turn alone
         "below": ["points: it trails relevance", "points: our method trails it"],
     },
     "05a_ablations": {
-        "above": ["points: it still gains", "points: it leads GAE on all blocks"],
+        "above": [
+            "points: it still gains",
+            "points: it leads GAE on all blocks",
+            "attention, last three blocks: +8.0 (+4.0 to +12.0) points: it leads GAE on the same",
+        ],
         "between": ["whether it still gains", "GAE, last three blocks: +0.0"],
         "below": ["points: it loses", "points: it trails it"],
     },
@@ -191,7 +195,8 @@ def cures(lead: float) -> dict:
 
 def maps_to_train_on(lead: float) -> dict:
     amount = row(lead, images_per_class=2, classes=40) | {"change_pts": lead}
-    maps = pd.DataFrame([row(lead, "over_gae")], ["gae_last3"])
+    both = row(lead, "over_same") | row(-lead, "over_gae")
+    maps = pd.DataFrame([row(lead, "over_gae"), both], ["gae_last3", "attention_last3"])
     return {"by_amount": pd.DataFrame([amount]), "maps_table": maps}
 
 
@@ -257,6 +262,7 @@ NAMES = {
     "side": side,
     "mean_interval": mean_interval,
     "plots": plots,
+    "pd": pd,
     "judge": judge,
     "torch": torch,
     "iav": iav,
