@@ -133,7 +133,12 @@ VERBS = {  # up and down, of each sentence
     "02_finetune": [("moves onto", "moves off"), ("gains answers", "pays with")],
     "03_robustness": [("relevance adds", "takes away"), ("the animal adds", "costs")],
     "04_cures": [("leads", "trails")],
-    "05_ablations": [("term adds", "costs"), ("gains answers", "loses answers")],
+    "05_ablations": [
+        ("term adds", "costs"),
+        ("is larger", "is smaller"),
+        ("exceed", "fall short"),
+        ("gains answers", "loses answers"),
+    ],
 }
 
 
@@ -183,7 +188,8 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         return {"found": found, "study": table, "exact": exact}
     of_parts = {(run, "the background term"): numbers for run in found}
     loss = {"full": 0.03, "exact_gradient": 0.02}
-    return {"found": of_parts, "exact": found, "loss": loss}
+    together = dict.fromkeys(found, (numbers, numbers))
+    return {"found": of_parts, "together": together, "exact": found, "loss": loss}
 
 
 @pytest.mark.parametrize("outcome", TURNED)
