@@ -103,9 +103,15 @@ TOLD = {  # words that are said at this turn alone
         "below": ["relevance harmed.", "the model lost.", "points: the lean shrinks."],
     },
     "99_report": {
-        "above": "Relevance adds to what the same training does without it.",
-        "between": "So few seeds do not tell whether relevance adds anything.",
-        "below": "Relevance takes from what the same training does without it.",
+        "above": ["Relevance adds to what the same training does without it.", "Of 7 claims:"],
+        "between": [
+            "So few seeds do not tell whether relevance adds anything.",
+            " 8 contradicted,",
+        ],
+        "below": [
+            "Relevance takes from what the same training does without it.",
+            "16 contradicted,",
+        ],
     },
 }
 
@@ -166,8 +172,12 @@ def own(lead: float) -> dict:
 def report(lead: float) -> dict:
     row = {"world": "own", "arm": "ours", "classes": "all", "adds_pts": lead, "seeds": 3}
     row |= {"adds_low_pts": lead - 4, "adds_high_pts": lead + 4}
-    verdicts = ["holds"] * 5 + ["contradicted"] * int(5 - lead) + ["undecided"]
-    return {"added": pd.DataFrame([row]), "verdict_table": pd.DataFrame({"verdict": verdicts})}
+    verdicts = ["holds"] * 5 + ["contradicted"] * int(8 - lead) + ["undecided", "not testable"]
+    table = pd.DataFrame(
+        {"verdict": verdicts, "decides": "nothing here", "reason": "by definition"}
+    )
+    table.iloc[-2, 1], table.iloc[-1, 2] = "about 2 times the seeds and images", "no Eq. 4 here"
+    return {"added": pd.DataFrame([row]), "verdict_table": table}
 
 
 def row(lead: float, name: str = "", **others) -> dict:
@@ -304,10 +314,14 @@ def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
     assert words in capsys.readouterr().out
 
 
-def test_claims_that_hold_and_that_do_not_are_weighed(capsys):
-    for lead, words in ((8.0, "more is right"), (0.0, "are as many"), (-8.0, "more is wrong")):
-        exec(last_cell("99_report").source, NAMES | report(lead))
-        assert words in capsys.readouterr().out
+def test_claims_that_are_undecided_and_not_testable_are_told_apart(capsys):
+    whole = report(8.0)
+    for left, words in ((slice(None), ("decide 1 of 1.", "let 1 of 1 be")),
+                        (slice(5), ("decide 0 of 0.", "let 0 of 0 be"))):  # fmt: skip
+        table = whole["verdict_table"][left]
+        exec(last_cell("99_report").source, NAMES | whole | {"verdict_table": table})
+        printed = capsys.readouterr().out
+        assert all(said in printed for said in words), printed
 
 
 def test_another_run_stands_beside_the_stored_one():
