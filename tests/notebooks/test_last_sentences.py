@@ -1,5 +1,6 @@
 """The last sentences of lessons follow from the numbers above them, whichever way these lie."""
 
+import ast
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -104,13 +105,10 @@ TOLD = {  # words that are said at this turn alone
     },
     "99_report": {
         "above": ["Relevance adds to what the same training does without it.", "Of 7 claims:"],
-        "between": [
-            "So few seeds do not tell whether relevance adds anything.",
-            " 8 contradicted,",
-        ],
+        "between": ["So few seeds do not tell whether relevance adds", "contradicted 8,"],
         "below": [
             "Relevance takes from what the same training does without it.",
-            "16 contradicted,",
+            "contradicted 16,",
         ],
     },
 }
@@ -166,17 +164,20 @@ def own(lead: float) -> dict:
     audits = {"original": before, "without": before, "with relevance": after}
     start = row | {"change": "with relevance - original"}
     changes = pd.DataFrame([row, start, row | {"dataset": "held_out", "change_pts": 0.0}])
-    return {"answers": models, "audits": audits, "changes": changes, "images": held}
+    (cell,) = [cell for cell in cells_of("10_your_own") if cell.id == "own-lean-before"]
+    (by_hand,) = [one for one in ast.parse(cell.source).body if isinstance(one, ast.FunctionDef)]
+    known = {"answers": models, "audits": audits, "changes": changes, "images": held}
+    exec(ast.unparse(by_hand), known)
+    return known
 
 
 def report(lead: float) -> dict:
     row = {"world": "own", "arm": "ours", "classes": "all", "adds_pts": lead, "seeds": 3}
     row |= {"adds_low_pts": lead - 4, "adds_high_pts": lead + 4}
     verdicts = ["holds"] * 5 + ["contradicted"] * int(8 - lead) + ["undecided", "not testable"]
-    table = pd.DataFrame(
-        {"verdict": verdicts, "decides": "nothing here", "reason": "by definition"}
-    )
-    table.iloc[-2, 1], table.iloc[-1, 2] = "about 2 times the seeds and images", "no Eq. 4 here"
+    table = pd.DataFrame({"verdict": verdicts, "decides": "decided", "reason": ""})
+    table.iloc[-2, 1] = "about 2 times the seeds and images"
+    table.iloc[-1, 2] = "05_ablations/ablations: no run has the class term of Eq. 4"
     return {"added": pd.DataFrame([row]), "verdict_table": table}
 
 
@@ -280,9 +281,12 @@ NAMES = {
 }
 
 
+def cells_of(name: str) -> list[nbformat.NotebookNode]:
+    return nbformat.read(ROOT / notebook_file(name), as_version=4).cells
+
+
 def last_cell(name: str) -> nbformat.NotebookNode:
-    cells = nbformat.read(ROOT / notebook_file(name), as_version=4).cells
-    (cell,) = (cell for cell in cells if "lesson" in cell.metadata.get("tags", []))
+    (cell,) = (cell for cell in cells_of(name) if "lesson" in cell.metadata.get("tags", []))
     return cell
 
 

@@ -44,7 +44,7 @@ FIVE = {  # the claim that a lesson's question is about, and the question: 03, 0
     "RV-01": "Does the paper's method gain on shifted sets?",
     "RV-11": "Is it the background term that does it?",
     "BI-20": "Does a map know which of two animals it is asked for?",
-    "BI-07": "Is the same method best in every test?",
+    "BI-07": "Do the two maps of Beyond Intuition lead all others in every test?",
     "IAV-11": "Do heads tell, over depth, how a model was pretrained?",
 }
 ANSWERS = {
@@ -200,15 +200,13 @@ def findings(verdicts: Iterable[Verdict]) -> str:
 def _answer(one: Verdict) -> str:
     """`No, not here (BI-07): ...`, with the numbers or, of many, on which side they lie."""
     against, met = (sum(getattr(part, side) for part in one.parts) for side in ("against", "met"))
-    why = f"of {len(one.parts)} numbers {met} lie on the right side, {against} on the wrong one"
+    why = f"of {len(one.parts)} numbers {met} are wholly on the right side, {against} on the wrong"
     if len(one.parts) <= FEW:  # without the distances that are no difference
         why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
     if not one.parts:  # the reason without the tables that lack rows
         why = next(filter(None, re.split(r"\s*\d\da?_\w+(?:/\w+)?:?\s*", one.reason)))
     more = [f"Would decide it: {one.decides}." * (one.verdict == UNDECIDED)]
-    more += [
-        f"Of our own terms the same criterion says: {one.ours.split(':')[0]}." * bool(one.ours)
-    ]
+    more += [f"Our own terms, by the same criterion: {one.ours.split(':')[0]}." * bool(one.ours)]
     return " ".join(filter(None, [f"{ANSWERS[one.verdict]} ({one.id}): {why.rstrip('.')}.", *more]))
 
 
