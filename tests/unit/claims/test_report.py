@@ -52,7 +52,7 @@ def test_findings_say_whether_the_gain_may_be_chance(low, told):
     assert "run 03_robustness" in claims.added_told(None)
 
 
-@pytest.mark.parametrize(("sign", "answer"), [(1, "Yes, here"), (-1, "No, not here")])
+@pytest.mark.parametrize(("sign", "answer"), [(1, "Yes, here"), (-1, "Undecided")])
 def test_five_questions_are_answered_by_their_verdicts(sign, answer):
     turned = CHANGES.assign(change_top1_pts=sign * CHANGES["change_top1_pts"])
     found = claims.findings(claims.judge({papers.CHANGES: turned})).splitlines()
