@@ -16,9 +16,10 @@ import nbformat
 import pandas as pd
 import quoted
 
+from reproduction.claims import FIVE
+
 DOCS = Path(__file__).parent
 CLAIMS = "99-23"  # the report's cell of counts and of all verdicts
-MATTER = ("RV-01", "RV-08", "RV-11", "BI-07", "IAV-11")  # accuracy, maps, losses, methods, heads
 WIDTH, LABEL, NUMBER = 470, 150, 56  # pixels: in all, left of the bars, right of them
 
 
@@ -30,7 +31,7 @@ class Found(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:+.1f} ({self.low:+.1f} to {self.high:+.1f})"
+        return f"{self.value:+z.1f} ({self.low:+z.1f} to {self.high:+z.1f})"
 
 
 def found(row: pd.Series, name: str) -> Found:
@@ -55,7 +56,7 @@ def bars() -> str:
             f'<rect class="bar{number}" x="{x:.0f}" y="{y - 10}" height="20" '
             f'width="{scale * abs(one.value):.0f}"/>'
             f'<path d="M{low:.0f} {y}H{high:.0f}M{low:.0f} {y - 5}v10M{high:.0f} {y - 5}v10"/>'
-            f'<text x="{max(high, zero) + 8:.0f}" y="{y + 5}">{one.value:+.1f}</text>'
+            f'<text x="{max(high, zero) + 8:.0f}" y="{y + 5}">{one.value:+z.1f}</text>'
         )
     parts.append(f'<path d="M{zero} 0V106"/>')
     said = "; ".join(f"{name} {one}" for name, one in rows)
@@ -92,7 +93,7 @@ def doses() -> str:
         )
         side, anchor = (10, "start") if share == "80" else (-10, "end")
         parts.append(f'<text x="{x + side:g}" y="{_y(one.value) + 5:.0f}" text-anchor="{anchor}">'
-                     f"{one.value:+.1f}</text>")  # fmt: skip
+                     f"{one.value:+z.1f}</text>")  # fmt: skip
     for gap in {gap for _, gap, _ in rows}:
         parts.append(f'<text x="{LABEL + 4 * gap:g}" y="148" text-anchor="middle">{gap:g}</text>')
     parts.append('<text x="0" y="16">relevance adds,</text><text x="0" y="34">points</text>')
@@ -120,7 +121,7 @@ def verdicts(report: Path) -> tuple[str, str, str]:
     counts, page = (output.data["text/html"] for output in outputs)
     page = re.sub(r"<tr>(<td[^>]*>)(\w+-\d+)<", r'<tr id="\2">\1\2<', page)
     page = page.replace("<details><summary><b>", "<details open><summary><b>")
-    return counts, _rows(page, MATTER), page
+    return counts, _rows(page, [*FIVE]), page
 
 
 def _rows(page: str, ids: Sequence[str]) -> str:

@@ -108,7 +108,7 @@ def tables(made: Mapping[str, pd.DataFrame], home_arm: str) -> dict[str, pd.Data
     for arm in BY_SETS:
         for name in TWINS:
             values = (by_set.loc[(arm, each), f"{name}_pts"] for each in TEST_SETS)
-            rows.append((f"`{SETTINGS[arm]}`, {name}", *(f"{value:+.1f}" for value in values)))
+            rows.append((f"`{SETTINGS[arm]}`, {name}", *(f"{value:+z.1f}" for value in values)))
 
     doses = added[(added["arm"] == home_arm) & (added["classes"] == "all")].set_index("world")
     shares = doses.index.str.removeprefix("home ").str.replace(OWN, str(OWN_SHARE))
@@ -126,7 +126,7 @@ def tables(made: Mapping[str, pd.DataFrame], home_arm: str) -> dict[str, pd.Data
 
 def _told(row: pd.Series, name: str) -> str:
     value, low, high = (row[f"{name}{end}_pts"] for end in ENDS)
-    return f"{value:+.1f} ({low:+.1f} to {high:+.1f})"
+    return f"{value:+z.1f} ({low:+z.1f} to {high:+z.1f})"
 
 
 def _look(means: pd.Series) -> tuple[str, str]:

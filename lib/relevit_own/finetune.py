@@ -164,21 +164,23 @@ class OwnRun:
         return Frozen(self.out / "tokens", self.choices.trained_blocks)
 
     def shown(self, answers: pd.DataFrame) -> Table:
-        """Test images for pictures, of the set in which the cure turned most answers: newly right
-        and newly wrong ones by turns, the first of each, and then others.
+        """Test images for pictures: those that the cure or what it is held against alone names
+        rightly, by turns, the first of each, of the set that has most of them.
 
-        `answers` are those of `answer_all`.
+        It is held against its twin, or the original where it has none. Where no image tells the two
+        apart, it is the first of the first set. `answers` are those of `answer_all`.
         """
         models = answers["model"].unique()
         right = answers.assign(right=answers["label_rank"] == 0).pivot(
             index=["dataset", "index"], columns="model", values="right"
         )
-        change = right[models[-1]].astype(int) - right[models[0]].astype(int)
-        name = change.abs().groupby("dataset").sum().idxmax()
+        change = right[models[-1]].astype(int) - right[models[-2]].astype(int)
+        name = change.abs().groupby("dataset", sort=False).sum().idxmax()
         kinds = change[name].sort_index()
-        turn = kinds.groupby(kinds).cumcount().where(kinds != 0, len(kinds))
+        kinds = kinds[kinds != 0] if kinds.any() else kinds[:1]
+        turn = kinds.groupby(kinds).cumcount().sort_values(kind="stable")
         part = sample(self.data.test[name], self.choices.test_images, self.choices.seed)
-        return part.select(turn.sort_values(kind="stable").index[: self.choices.shown])
+        return part.select(turn.index[: self.choices.shown])
 
 
 # Which cure
@@ -378,9 +380,8 @@ def _judged(row: Mapping[str, Any]) -> str:
     if not np.isfinite(row["drop_pts"]):
         return "the loss became infinite"
     before, after = row["class_loss_before"], row["class_loss"]
-    change = round(-row["drop_pts"], 1) + 0.0  # no -0.0
     return (
-        f"validation top-1 changes by {change:+.1f} points, the class loss from "
+        f"validation top-1 changes by {-row['drop_pts']:+z.1f} points, the class loss from "
         f"{before:.3g} to {after:.3g} nats ({after - before:+.2g} ± {row['class_loss_error']:.1g})"
         f"{', a rise' if row['rising'] else ''}"
     )

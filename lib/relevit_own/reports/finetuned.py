@@ -160,10 +160,10 @@ def _maps(result: OwnResult) -> Part:
         return Part("Its maps", [f"None: {result.run.model.no_maps}."])
     run, (batch, looks) = result.run, examples(result.run, result.models, result.answers)
     text = (
-        "GAE's map of the predicted class, on images of the set in which most answers turned: "
-        "newly right and newly wrong ones by turns. Bright is relevant, each map over its own "
-        "range. A wrong answer is orange and in italics. A white line is around an object whose "
-        "mask is known."
+        "GAE's map of the predicted class, on images that only one of the last two models names "
+        "rightly, by turns, of the set that has most of them. Bright is relevant, each map over "
+        "its own range. A wrong answer is orange and in italics. A white line is around an object "
+        "whose mask is known."
     )
     names = [run.data.classes[label] for label in batch.labels]
     figure = drawn(plots.looks_grid(batch.images, names, looks, batch.masks))

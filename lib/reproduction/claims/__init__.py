@@ -21,7 +21,9 @@ from reproduction.claims.compared import (
 )
 from reproduction.claims.judging import CLAIMS, judge
 from reproduction.claims.report import (
+    FIVE,
     ResultTables,
+    added_told,
     findings,
     folded,
     verdict_counts,

@@ -1,8 +1,9 @@
-"""What the report shows: three findings, and one table of all verdicts."""
+"""What the report shows: what to take away from five verdicts, and one table of all."""
 
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -37,6 +38,22 @@ COLOURS = {
     UNDECIDED: "#3d434c",
     NO_ROOM: "#545b66",
     NOT_TESTABLE: "#69707d",
+}
+
+FIVE = {  # the claim that a lesson's question is about, and the question: 03, 05, 06, 07, 08
+    "RV-01": "Does the paper's method gain on shifted sets?",
+    "RV-11": "Is it the background term that does it?",
+    "BI-20": "Does a map know which of two animals it is asked for?",
+    "BI-07": "Do the two maps of Beyond Intuition lead all others in every test?",
+    "IAV-11": "Do heads tell, over depth, how a model was pretrained?",
+}
+ANSWERS = {
+    HOLDS: "Yes, here",
+    CONTRADICTED: "No, not here",
+    SAME: "It makes no difference here",
+    UNDECIDED: "Undecided",
+    NO_ROOM: "Nothing can show here",
+    NOT_TESTABLE: "Not testable here",
 }
 
 
@@ -164,49 +181,48 @@ def _few(text: str) -> str:
 
 def folded(title: str, table: pd.DataFrame) -> str:
     """A large table as HTML that opens on a click; numbers with one decimal."""
-    page = table.to_html(border=0, float_format="{:.1f}".format, na_rep="–")
+    page = table.to_html(border=0, float_format="{:z.1f}".format, na_rep="–")
     inner = f'<div style="overflow-x: auto">{page}</div>'
     return f"<details><summary>{html.escape(title)}</summary>{inner}</details>"
 
 
-def findings(
-    changes: pd.DataFrame,
-    added: pd.DataFrame | None,
-    looks: pd.DataFrame,
-    verdicts: Iterable[Verdict],
-) -> str:
-    """The three things to take home, as Markdown.
+def findings(verdicts: Iterable[Verdict]) -> str:
+    """What to take away from the verdicts on FIVE, as Markdown.
 
-    `changes` is `robustness.change_table`, `added` is `paired.added_table` where it was made;
-    `looks` is `outcomes.looking`.
+    Each is a question, its answer, the numbers or how many there are on which side, and what would
+    decide it. Raises: KeyError for a claim that was not judged.
     """
-    verdicts = list(verdicts)
-    counts = Counter(verdict.verdict for verdict in verdicts)
-    kinds = ", ".join(f"*{name}* {counts[name]}" for name in VERDICTS if counts[name])
-    on = looks["on_object_pct"]
-    val = changes.set_index("dataset").loc["val", "change_top1_pts"]
-    texts = [
-        f"**What the relevance terms add.** {_what_is_added(added)}",
-        f"**Where the model looks.** Before finetuning {on['original']:.0f} % of the relevance "
-        f"lies on the object, after it **{on['with']:.0f} %**, and after the same finetuning "
-        f"without the relevance terms {on['without']:.0f} %. On `val`, where nothing is shifted, "
-        f"top-1 changes by {signed(val)} points.",
-        f"**What holds here.** The three papers make {len(verdicts)} claims: {kinds}.",
-    ]
-    return "\n".join(f"{number}. {text}" for number, text in enumerate(texts, 1))
+    found = {one.id: one for one in verdicts}
+    told = [f"**{question}** {_answer(found[id])}" for id, question in FIVE.items()]
+    return "\n".join(f"{place}. {text}" for place, text in enumerate(told, 1))
 
 
-def _what_is_added(added: pd.DataFrame | None) -> str:
+def _answer(one: Verdict) -> str:
+    """`No, not here (BI-07): ...`, with the numbers or, of many, on which side they lie."""
+    against, met = (sum(getattr(part, side) for part in one.parts) for side in ("against", "met"))
+    why = f"of {len(one.parts)} numbers {met} are wholly on the right side, {against} on the wrong"
+    if len(one.parts) <= FEW:  # without the distances that are no difference
+        why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
+    if not one.parts:  # the reason without the tables that lack rows
+        why = next(filter(None, re.split(r"\s*\d\da?_\w+(?:/\w+)?:?\s*", one.reason)))
+    more = [f"Would decide it: {one.decides}." * (one.verdict == UNDECIDED)]
+    more += [f"Our own terms, by the same criterion: {one.ours.split(':')[0]}." * bool(one.ours)]
+    return " ".join(filter(None, [f"{ANSWERS[one.verdict]} ({one.id}): {why.rstrip('.')}.", *more]))
+
+
+def added_told(added: pd.DataFrame | None) -> str:
+    """What the relevance terms add, in sentences; `added` is `paired.added_table`, where made."""
     if added is not None:
         added = added.query("world == 'own' and arm == 'ours' and classes == 'all'")
     if added is None or added.empty:
         return "What finetuning alone would do is not known here: run 03_robustness."
     row = added.iloc[0]
-    chance = row["adds_low_pts"] <= 0 <= row["adds_high_pts"]
+    ends = [row[f"adds_{end}_pts"] for end in ("low", "high")]
+    chance = round(ends[0], 1) <= 0 <= round(ends[1], 1)
     return (
         f"Finetuned on where it looks, the model changes by {signed(row['with_pts'])} points on "
         f"the seven shifted sets. The same finetuning without the relevance terms changes it by "
         f"{signed(row['without_pts'])}. So the terms add **{signed(row['adds_pts'])} points** "
-        f"(95 % interval {signed(row['adds_low_pts'])} to {signed(row['adds_high_pts'])}, "
+        f"(95 % interval {signed(ends[0])} to {signed(ends[1])}, "
         f"{int(row['seeds'])} seeds): {'this may be chance' if chance else 'more than chance'}."
     )

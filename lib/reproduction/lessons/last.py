@@ -12,9 +12,13 @@ from reproduction.stages import changed_from_preset
 
 
 def side(
-    low: float, high: float, line: float = 0.0, *, above: str, below: str, between: str
+    low: float, high: float, line: float = 0.0, *, digits: int, above: str, below: str, between: str
 ) -> str:
-    """What an interval says: it lies above a line, below it, or on both sides."""
+    """What an interval says: it lies above a line, below it, or on both sides.
+
+    Its ends are rounded to the `digits` that the sentence prints: what a reader sees as +0.0 is 0.
+    """
+    low, high = round(low, digits), round(high, digits)
     return above if low > line else below if high < line else between
 
 

@@ -186,7 +186,9 @@ def with_study(ours: pd.DataFrame, question: str, preset: str) -> pd.DataFrame:
     The study kept no changes by seed.
     """
     study = effects.of_study(question)
-    basis = [name for name in ours if name.endswith((*BASIS, "images"))]
+    basis = [  # leads over GAE on the same blocks were not kept of the study
+        name for name in ours if name.endswith((*BASIS, "images")) or name.startswith("over_same")
+    ]
     both = {preset: ours.reindex(columns=[*study.columns, *basis]), "study": study}
     found = pd.concat([table.assign(run=run) for run, table in both.items()], ignore_index=True)
     keys = [name for name in KEYS if name in found]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib.pyplot as plt
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap
@@ -115,8 +116,14 @@ SIGNED_TICKS = ([-1, 0, 1], ("against\nthe class", "0", "for it"))
 SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#781c6d"])  # on white
 
 
+def one_zero(value: float) -> str:
+    """A number of a table as it is, to six decimals as pandas has them; no zero has a sign."""
+    return f"{value if abs(value) < 1e-4 else round(value, 6):z}"
+
+
 def set_style() -> None:
-    """The look of all figures, and how a notebook stores them."""
+    """The look of all figures and tables, and how a notebook stores them."""
+    pd.set_option("display.float_format", one_zero)
     plt.style.use(files("reproduction") / "assets" / "figures.mplstyle")
     plt.rcParams.update({"figure.dpi": DPI, "savefig.dpi": SHARP * DPI})
     python = sys.modules.get("IPython")  # the command does without

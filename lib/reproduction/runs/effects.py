@@ -109,7 +109,8 @@ WORDS = {  # what `maps_in_words` calls the columns
     "high_pts": "at most",
     "over_label_pts": "over labels",
     "over_swap_pts": "over swap",
-    "over_gae_pts": "over GAE",
+    "over_same_pts": "over GAE, same blocks",
+    "over_gae_pts": "over GAE, all blocks",
     "val_pts": "val",
     "background_gap_pts": "gap",
     "on_object_pct": "on the object, %",
@@ -320,7 +321,8 @@ def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
     """The rivals of the maps of 05a_ablations.
 
     `over_label` and `over_swap` are leads over the arm that trains the same blocks without a map,
-    on images as they are and on swapped ones, `over_gae` that over GAE on all blocks.
+    on images as they are and on swapped ones, `over_same` that over GAE on the same blocks, and
+    `over_gae` that over GAE on all.
     """
     of_arm = {row.arm: row.run.params for row in table.itertuples() if row.arm != ORIGINAL}
     found: dict[str, dict[str, str]] = {"over_label": {}, "over_swap": {}}
@@ -330,6 +332,9 @@ def over_twins(table: pd.DataFrame) -> dict[str, dict[str, str]]:
                 plain = other.weight_relevance == 0 and other.augmentation == augmentation
                 if plain and other.trained_blocks == own.trained_blocks and rival != arm:
                     found[name].setdefault(arm, rival)
+    gae = {of_arm[arm].trained_blocks: arm for arm in of_arm if arm.split("_last")[0] == "gae"}
+    same = {arm: gae.get(own.trained_blocks, arm) for arm, own in of_arm.items()}
+    found["over_same"] = {arm: rival for arm, rival in same.items() if rival != arm}
     return found | {"over_gae": {arm: "gae" for arm in of_arm if arm != "gae"}}
 
 
@@ -595,7 +600,7 @@ def maps_in_words(maps: pd.DataFrame) -> Styler:
     table = table.sort_values("change", ascending=False).rename_axis("map")
     with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
     styled = table.style.format("{:.1f}", na_rep="")
-    return styled.format("{:+.1f}", na_rep="", subset=with_sign)
+    return styled.format("{:+z.1f}", na_rep="", subset=with_sign)
 
 
 def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:

@@ -115,9 +115,10 @@ def says(subject: str, mean: float, low: float, high: float, *, verbs: tuple[str
     """A difference with its interval, and the sentence that follows: up, down, or not to be told.
 
     `says("relevance", 10.2, 4.8, 15.6, verbs=("adds", "loses"))` is
-    `+10.2 (+4.8 to +15.6) points: relevance adds`.
+    `+10.2 (+4.8 to +15.6) points: relevance adds`. The printed numbers decide: +0.0 is 0.
     """
     up, down = verbs
+    low, high = round(low, 1), round(high, 1)
     said = f"whether {subject} {up} or {down} cannot be told"
     if low > 0 or high < 0:
         said = f"{subject} {up if low > 0 else down}"

@@ -46,14 +46,21 @@ def test_each_number_says_by_itself_what_the_claim_says_by_all():
         assert ("contradicted" in set(part["says"])) == (verdict == "contradicted"), claim
 
 
-@pytest.mark.parametrize(("low", "told"), [(2.0, "more than chance"), (-2.0, "may be chance")])
+@pytest.mark.parametrize(("low", "told"), [(2.0, "more than chance"), (0.04, "may be chance")])
 def test_findings_say_whether_the_gain_may_be_chance(low, told):
     row = {"world": "own", "arm": "ours", "classes": "all", "with_pts": 5.0, "without_pts": -1.0}
     added = pd.DataFrame([row | {"adds_pts": 6.0, "adds_low_pts": low, "adds_high_pts": 9.0}])
-    looks = pd.DataFrame({"on_object_pct": {"original": 40.0, "with": 60.0, "without": 41.0}})
-    found = claims.findings(CHANGES, added.assign(seeds=3), looks, VERDICTS)
-    assert told in found and "**+6.0 points**" in found and "**60 %**" in found
-    assert "run 03_robustness" in claims.findings(CHANGES, None, looks, VERDICTS)
+    found = claims.added_told(added.assign(seeds=3))
+    assert told in found and "**+6.0 points**" in found
+    assert "run 03_robustness" in claims.added_told(None)
+
+
+@pytest.mark.parametrize(("sign", "answer"), [(1, "Yes, here"), (-1, "Undecided")])
+def test_five_questions_are_answered_by_their_verdicts(sign, answer):
+    turned = CHANGES.assign(change_top1_pts=sign * CHANGES["change_top1_pts"])
+    found = claims.findings(claims.judge({papers.CHANGES: turned})).splitlines()
+    assert answer in found[0] and f"objectnet {sign * 5.0:+.1f}" in found[0]
+    assert len(found) == 5 and all("Not testable here" in line for line in found[1:])
 
 
 def test_tables_are_read_by_stage_or_stem(tmp_path):

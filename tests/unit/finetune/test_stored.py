@@ -109,6 +109,8 @@ def test_a_run_stands_beside_the_stored_one_and_says_what_it_is():
         ((-2.0, -3.5, -0.5), "-2.0 (-3.5 to -0.5) points: relevance loses"),
         ((1.6, -5.2, 8.4), "+1.6 (-5.2 to +8.4) points: whether relevance adds or loses cannot"),
         ((0.0, 0.0, 0.0), "+0.0 (+0.0 to +0.0) points: whether relevance adds or loses cannot"),
+        ((2.0, 0.04, 4.0), "+2.0 (+0.0 to +4.0) points: whether relevance adds or loses cannot"),
+        ((-2.0, -4.0, -0.04), "-2.0 (-4.0 to +0.0) points: whether relevance adds or loses"),
     ],
 )
 def test_a_sentence_follows_from_its_interval(numbers, said):

@@ -190,6 +190,7 @@ def test_settings_are_of_all_variants_and_maps_have_rivals_that_train_the_same_b
         "over_label": {"gae": "label"}
         | dict.fromkeys(("readout_last2", "swap_last2"), "label_last2"),
         "over_swap": dict.fromkeys(("readout_last2", "label_last2"), "swap_last2"),
+        "over_same": {"label": "gae"},
         "over_gae": dict.fromkeys([arm for arm in MAPS if arm != "gae"], "gae"),
     }
 

@@ -96,7 +96,7 @@ def _words(before: dict[str, float], after: dict[str, float]) -> str:
     parts = []
     for name, title in TERMS.items():
         old, new = before[name], after[name]
-        change = f"{100 * (new / old - 1):+.0f} %" if old else "0 before"
+        change = f"{100 * (new / old - 1):+z.0f} %" if old else "0 before"
         parts.append(f"{title} {old:.4f} → {new:.4f} ({change})")
     return ", ".join(parts)
 
