@@ -1,8 +1,9 @@
 """What `make decide` came to: its verdicts beside those of `make reproduce`, and its numbers.
 
 `python -m reproduction.claims.decided` judges the tables that are there of the preset `decide`, and
-writes docs/results/decide.csv and decide_numbers.csv. What was predicted stood before the runs, in
-docs/results/notes/decide_predictions.csv (docs/decide.md).
+writes docs/results/decide.csv and decide_numbers.csv, and verdicts.csv from these and claims.csv.
+What was predicted stood before the runs, in docs/results/notes/decide_predictions.csv
+(docs/decide.md).
 """
 
 from __future__ import annotations
@@ -40,11 +41,26 @@ def verdicts(tables: ResultTables, predicted: pd.DataFrame) -> dict[str, pd.Data
     return {"decide": table, "decide_numbers": number_table(found)}
 
 
+def standing(decided: pd.DataFrame, reproduced: pd.DataFrame) -> pd.DataFrame:
+    """Of each claim the verdict of `make decide`, where that has judged it, else of `reproduce`.
+
+    `reproduced` is docs/results/claims.csv. Columns: paper, id, run (which of the two), verdict,
+    and `reproduce`, what that one says.
+    """
+    judged = decided[~decided["verdict"].isin([NOT_MADE, NOT_TESTABLE])]
+    found = reproduced[["paper", "id"]].assign(reproduce=reproduced["verdict"])
+    found["verdict"] = found["id"].map(judged.set_index("id")["verdict"])
+    found["run"] = found["verdict"].isna().map({True: "reproduce", False: PRESET})
+    return found.assign(verdict=found["verdict"].fillna(found["reproduce"]))
+
+
 def main() -> None:
     folder = project_root() / "outputs" / PRESET
     tables = ResultTables({path.name: path for path in folder.iterdir() if path.name[:2].isdigit()})
     predicted = pd.read_csv(RESULTS / "notes" / "decide_predictions.csv")
-    for name, table in verdicts(tables, predicted).items():
+    made = verdicts(tables, predicted)
+    made["verdicts"] = standing(made["decide"], pd.read_csv(RESULTS / "claims.csv"))
+    for name, table in made.items():
         path = RESULTS / f"{name}.csv"
         table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
 

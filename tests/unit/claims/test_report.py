@@ -44,6 +44,10 @@ def test_each_number_says_by_itself_what_the_claim_says_by_all():
         verdict = table.at[claim, "verdict"]
         assert (set(part["says"]) == {"holds"}) == (verdict == "holds"), claim
         assert ("contradicted" in set(part["says"])) == (verdict == "contradicted"), claim
+    reproduced = pd.DataFrame({"paper": "p", "id": ["RV-01", "RV-12"], "verdict": "undecided"})
+    stands = decided.standing(found["decide"], reproduced).set_index("id")
+    assert stands["run"].tolist() == ["decide", "reproduce"]
+    assert stands["verdict"].tolist() == [table.at["RV-01", "verdict"], "undecided"]
 
 
 @pytest.mark.parametrize(("low", "told"), [(2.0, "more than chance"), (0.04, "may be chance")])
