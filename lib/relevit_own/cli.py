@@ -490,12 +490,18 @@ def _names(command: str, given: str | None) -> Sequence[str]:
         return IMAGENET_NAMES
     door.need_there(command, names=given)
     try:
-        return Path(given).read_text("utf-8-sig").rstrip().splitlines()
+        names = Path(given).read_text("utf-8-sig").rstrip().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(
             f"{command}: --names {given} cannot be read ({error}); give a text file with a class's "
             "name in each line, or imagenet"
         ) from error
+    if not names:
+        raise ValueError(
+            f"{command}: --names {given} is empty; give a text file with a class's name in each "
+            "line, or imagenet"
+        )
+    return names
 
 
 def _unnamed(images: Sequence[Path]) -> Path:

@@ -297,7 +297,7 @@ def the_lead_is_larger_on_mae(t: Seen) -> Yielded:
     mae-b.
 
     And less that on vit-b it is above 0; for the predicted class, and for the label where that was
-    run on both. Other settings are not compared.
+    run on both. tiny-mae and tiny stand in for the two. Other settings are not compared.
     """
     for target, named in SETTINGS:
         on_mae, on_vit = (f"model == '{of}' and target == '{target}'" for of in ("mae-b", "vit-b"))

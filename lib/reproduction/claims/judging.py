@@ -53,8 +53,8 @@ Yielded = Iterator[list[Number]]
 class Seen:
     """Result tables by `stage/stem`, as far as they are of one arm; it keeps what was read.
 
-    Tables of finetuned models (FINETUNED) that do not tell arms apart are of OURS alone. A model
-    of `instead` is read as the paper's model that it stands in for, where that one is not there.
+    Tables of finetuned models (FINETUNED) that do not tell arms apart are of OURS alone. Where a
+    table has all models of `instead`, and none of the paper's, they are read as those.
     """
 
     def __init__(
@@ -64,6 +64,7 @@ class Seen:
         self.stages: set[str] = set()
         self.stand_ins: list[str] = []
         self.renamed: dict[str, str] = {}  # the paper's models with those that were read as them
+        self._theirs = False  # whether a table has one of the paper's
 
     def table(self, name: str) -> pd.DataFrame:
         """A whole table. Raises: Lacking where it is not there, or empty."""
@@ -81,12 +82,23 @@ class Seen:
 
     def _renamed(self, table: pd.DataFrame) -> pd.DataFrame:
         there = set(table["model"]) if "model" in table else set()
-        names = {own: of for own, of in self._instead.items() if own in there and of not in there}
-        told = (f"{own} for {of}" for own, of in names.items())
+        theirs = there & {*self._instead.values()}
+        self._theirs = self._theirs or bool(theirs)
+        if theirs or not self._instead.keys() <= there or not self._instead:
+            return self._unmixed(table)
+        told = (f"{own} for {of}" for own, of in self._instead.items())
         self.stand_ins += [text for text in told if text not in self.stand_ins]
-        self.renamed |= {of: own for own, of in names.items()}
-        columns = table.columns.intersection(["model", "other"]) if names else []
-        return table.assign(**{name: table[name].astype(str).replace(names) for name in columns})
+        self.renamed |= {of: own for own, of in self._instead.items()}
+        columns = table.columns.intersection(["model", "other"])
+        read = {name: table[name].astype(str).replace(dict(self._instead)) for name in columns}
+        return self._unmixed(table.assign(**read))
+
+    def _unmixed(self, table: pd.DataFrame) -> pd.DataFrame:
+        if self._theirs and self.renamed:
+            raise Lacking(
+                "Some tables are of the paper's models, others of what stands in for them."
+            )
+        return table
 
     def rows(self, name: str, *queries: str) -> pd.DataFrame:
         """Rows of a table by queries of pandas, one after the other. Raises: Lacking for none."""

@@ -45,7 +45,7 @@ FIVE = {  # the claim that a lesson's question is about, and the question: 03, 0
     "RV-11": "Is it the background term that does it?",
     "BI-20": "Does a map know which of two animals it is asked for?",
     "BI-07": "Do the two maps of Beyond Intuition lead all others in every test?",
-    "IAV-11": "Do heads tell, over depth, how a model was pretrained?",
+    "IAV-11": "Do heads tell, over depth, how these four models were pretrained?",
 }
 ANSWERS = {
     HOLDS: "Yes, here",
@@ -203,8 +203,8 @@ def _answer(one: Verdict) -> str:
     why = f"of {len(one.parts)} numbers {met} are wholly on the right side, {against} on the wrong"
     if len(one.parts) <= FEW:  # without the distances that are no difference
         why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
-    if not one.parts:  # the reason without the tables that lack rows
-        why = next(filter(None, re.split(r"\s*\d\da?_\w+(?:/\w+)?:?\s*", one.reason)))
+    if not one.parts:
+        why = one.reason
     more = [f"Would decide it: {one.decides}." * (one.verdict == UNDECIDED)]
     more += [f"Our own terms, by the same criterion: {one.ours.split(':')[0]}." * bool(one.ours)]
     return " ".join(filter(None, [f"{ANSWERS[one.verdict]} ({one.id}): {why.rstrip('.')}.", *more]))

@@ -18,7 +18,7 @@ from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims import ResultTables, judge
 from reproduction.claims.chance import STRICT, by_chance
 from reproduction.claims.numbers import LEVEL
-from reproduction.claims.report import number_table
+from reproduction.claims.report import number_table, verdict_table
 from reproduction.measures import accuracies
 from reproduction.measures.paired import BASIS, ORIGINAL
 from reproduction.params.preset import read_preset
@@ -125,13 +125,14 @@ def ablations(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 def judged(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """By file: the claims as the run's report has judged them, with what luck would do; numbers.
 
-    Raises: ValueError where these numbers would give another verdict now.
+    Raises: ValueError where a verdict, or a number of one, would be another now.
     """
     told = tables["99_report/claims"]
     own_terms = bool((told["ours"] != "").any())
     found, strict = (judge(tables, own_terms=own_terms, level=one) for one in (LEVEL, STRICT))
-    verdicts = told.set_index("id")["verdict"]
-    others = [one.id for one in found if verdicts.get(one.id) != one.verdict]
+    said = ["id", "verdict", "number"]
+    now = set(verdict_table(found)[said].itertuples(index=False, name=None))
+    others = sorted({id for id, *_ in now ^ {*told[said].itertuples(index=False, name=None)}})
     if others:
         raise ValueError(
             f"99_report has judged {', '.join(others)} otherwise, by other criteria or tables than "

@@ -109,7 +109,7 @@ def masking():
     masked = np.array([points[order][model] for order, model in pairs])
     values = np.where(table["ratio_pct"] > 0, masked + 50 - table["ratio_pct"], 98.0)
     wiggle = 0.1 * table["wiggle"] * (table["order"] == "attention")
-    return table.assign(top1_pct=values + wiggle, images=400)
+    return table.assign(top1_pct=values + wiggle, images=40_000)
 
 
 def entropy():

@@ -45,9 +45,11 @@ def test_the_numbers_of_claims_are_those_that_the_report_has_judged_by():
     told = verdict_table(judge({}))
     made = judged({"99_report/claims": told})
     assert made["claims_numbers"].empty and list(made["claims"]["id"]) == list(told["id"])
-    told.loc[3, "verdict"] = "holds"
-    with pytest.raises(ValueError, match="99_report has judged RV-04 otherwise"):
-        judged({"99_report/claims": told})
+    for column in ("verdict", "number"):
+        other = told.copy()
+        other.loc[3, column] = "holds"
+        with pytest.raises(ValueError, match="99_report has judged RV-04 otherwise"):
+            judged({"99_report/claims": other})
 
 
 def rows_of(path: Path) -> list[list[str]]:
