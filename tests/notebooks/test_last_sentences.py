@@ -69,9 +69,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["points: it loses", "points: it trails it"],
     },
     "06a_attribution": {
-        "above": ["points: perception adds", "points: feedback adds", "are mostly enough, also"],
+        "above": ["points: perception adds", "points: feedback adds", ": mostly one is found"],
         "between": ["whether perception adds", "so few images do not tell"],
-        "below": ["points: perception costs", "points: feedback costs", "mostly not found"],
+        "below": ["points: perception costs", "points: feedback costs", "mostly none is found"],
     },
     "07a_segmentation": {
         "above": ["points: the map fits the mask", "points: the answer hangs more on the"],

@@ -13,6 +13,7 @@ from reproduction.heads.heads import head_numbers
 from reproduction.heads.measure import (
     Explainer,
     Explanation,
+    beyond_table,
     chance_table,
     entropy_table,
     epochs_table,

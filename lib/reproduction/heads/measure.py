@@ -42,6 +42,7 @@ from reproduction.training.pretrained import test_pictures
 
 PART = 25  # images explained at once
 ATTENTION, GRID = "attention", "grid"  # in a file, beside the names of maps
+BEYOND = "beyond"  # another image's map
 
 
 @dataclass(frozen=True)
@@ -218,6 +219,19 @@ def score_table(found: Found, labels: Tensor) -> pd.DataFrame:
         for run, seen in found.items()
         for name in seen.maps
     ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def beyond_table(found: Found, labels: Tensor) -> pd.DataFrame:
+    """`score_table` with SmoothGrad, less the score with that of the image before.
+
+    Source: none; the zero of `chance_table`, image by image. The map is called BEYOND.
+    """
+    parts = []
+    for run, seen in found.items():
+        other = ia_scores(seen.attention, seen.maps["smoothgrad"].roll(1, 0))
+        rows = score_rows(seen.scores("smoothgrad") - other, labels)
+        parts.append(_of(run, rows, map=BEYOND))
     return pd.concat(parts, ignore_index=True)
 
 

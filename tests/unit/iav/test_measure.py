@@ -13,6 +13,7 @@ from reproduction.heads.compared import compared_runs, drawn_to_explain, finetun
 from reproduction.heads.measure import (
     Explainer,
     Explanation,
+    beyond_table,
     chance_table,
     entropy_table,
     explain_runs,
@@ -122,6 +123,9 @@ def test_the_zeros_of_the_score(run):
         np.testing.assert_allclose(same["score"], same[zero], rtol=1e-5)
         assert (knows[zero] < 0.95).all()
     np.testing.assert_allclose(knows["score"], 1, rtol=1e-5)
+    found = {run: Explanation(smooth[:, None, None].expand(shape), {"smoothgrad": smooth}, (4, 4))}
+    beyond = beyond_table(found, torch.zeros(len(smooth))).groupby("layer")["score"].mean()
+    np.testing.assert_allclose(beyond, knows["score"] - knows["other"], rtol=1e-5)
 
 
 def test_entropy_table(run, pictures):
