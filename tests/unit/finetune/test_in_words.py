@@ -167,5 +167,9 @@ def test_prices_stand_beside_gains_the_cheapest_first():
 
 def test_maps_are_told_in_words_with_signs_where_they_change():
     shown = effects.maps_in_words(of_study("maps").set_index("arm")).to_html()
-    assert ">over GAE, all blocks<" in shown and ">+7.8<" in shown and "_p" not in shown.split("</style>")[1]
+    assert (
+        ">over GAE, all blocks<" in shown
+        and ">+7.8<" in shown
+        and "_p" not in shown.split("</style>")[1]
+    )
     assert "kept" not in shown, "the study has no prices"
