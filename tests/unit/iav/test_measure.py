@@ -124,7 +124,9 @@ def test_the_zeros_of_the_score(run):
         assert (knows[zero] < 0.95).all()
     np.testing.assert_allclose(knows["score"], 1, rtol=1e-5)
     found = {run: Explanation(smooth[:, None, None].expand(shape), {"smoothgrad": smooth}, (4, 4))}
-    beyond = beyond_table(found, torch.zeros(len(smooth), dtype=int)).groupby("layer")["score"].mean()
+    beyond = (
+        beyond_table(found, torch.zeros(len(smooth), dtype=int)).groupby("layer")["score"].mean()
+    )
     np.testing.assert_allclose(beyond, knows["score"] - knows["other"], rtol=1e-5)
 
 
