@@ -25,7 +25,7 @@ from relevit.evaluate import look
 from relevit.models import load_model
 from reproduction import plots, runs
 from reproduction.claims import CLAIMS
-from reproduction.claims.judging import NOT_TESTABLE, PAPERS
+from reproduction.claims.judging import NOT_TESTABLE, PAPERS, by_own
 from reproduction.claims.numbers import POINTS, Number
 from reproduction.claims.report import COLOURS
 from reproduction.measures.context import relevance_shares
@@ -246,9 +246,11 @@ def deciding(decided: pd.DataFrame, reproduced: pd.DataFrame, paper: pd.DataFram
     """
     both = pd.concat([decided.assign(run="decide"), reproduced.assign(run="reproduce")])
     both = both[both["verdict"] != NOT_TESTABLE].drop_duplicates("id")  # the first one decides
-    paper = paper.assign(
-        name=[_ours(*each) for each in zip(paper["id"], paper["name"], strict=True)]
-    )
+    names = [  # by stand-ins, as these are what was run
+        by_own(name, {of: own for own, of in CLAIMS[id].instead.items()})
+        for id, name in zip(paper["id"], paper["name"], strict=True)
+    ]
+    paper = paper.assign(name=names)
     both = both.merge(paper.rename(columns={"value": "theirs"}), "left", on=["id", "name"])
     rows = []
     for one in both.to_dict("records"):
@@ -267,13 +269,6 @@ def deciding(decided: pd.DataFrame, reproduced: pd.DataFrame, paper: pd.DataFram
         drawn = {"at": at / scale, "low": low, "high": high, "paper": theirs / scale}
         rows.append(one | drawn | {"text": str(number._replace(known=half > 0))})
     return pd.DataFrame(rows)
-
-
-def _ours(id: str, name: str) -> str:
-    """The paper's number by the name that it has with stand-ins, as these are what was run."""
-    for own, of in CLAIMS[id].instead.items():
-        name = name.replace(of, own)
-    return name
 
 
 def forest(found: pd.DataFrame) -> plt.Figure:

@@ -282,12 +282,16 @@ def _decide(found: Iterable[list[Number]]) -> tuple[str, str, list[Number]]:
     return UNDECIDED, f"cannot be told: {_named(missed)}{alone}", counted
 
 
-def _told(part: Number, renamed: Mapping[str, str]) -> Number:
-    """A number whose name has the models that were run, and not those that they stand in for."""
-    name = part.name
+def by_own(name: str, renamed: Mapping[str, str]) -> str:
+    """The name of a number with our models for those of the paper, the keys of `renamed`."""
     for of, own in renamed.items():
         name = name.replace(of, own)
-    return part._replace(name=name)
+    return name
+
+
+def _told(part: Number, renamed: Mapping[str, str]) -> Number:
+    """A number whose name has the models that were run, and not those that they stand in for."""
+    return part._replace(name=by_own(part.name, renamed))
 
 
 def _named(parts: Iterable[Number]) -> str:

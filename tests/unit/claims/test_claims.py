@@ -86,6 +86,12 @@ def test_heads_as_the_paper_says_they_are_meet_each_criterion_of_iav(claim):
     assert found.verdict == ("not testable" if claim in NEVER else "holds"), found
 
 
+@pytest.mark.parametrize("claim", ["IAV-02", "IAV-06", "IAV-09", "IAV-11", "IAV-20"])
+def test_other_images_are_in_the_interval_where_a_table_has_them(claim):
+    (found,) = judge(MADE, only=[claim])
+    assert any(part.spread["images"] > 0 for part in found.parts), found
+
+
 def test_small_models_stand_in_by_their_own_names_and_never_beside_the_papers():
     def with_ours(table, of):
         return table.replace({"model": of, "other": of}) if "model" in table else table

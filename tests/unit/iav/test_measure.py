@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,8 @@ import torch
 from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS
 from relevit.iav import class_attention
-from reproduction.heads.compared import compared_runs, drawn_to_explain, finetuned, spec_of
+from relevit.maps import to_heatmap
+from reproduction.heads.compared import compared_runs, drawn_to_explain, finetuned, named, spec_of
 from reproduction.heads.measure import (
     Explainer,
     Explanation,
@@ -19,6 +22,7 @@ from reproduction.heads.measure import (
     explain_runs,
     follow_epochs,
     object_share_pct,
+    outline_table,
 )
 from reproduction.runs.run import make
 
@@ -128,6 +132,19 @@ def test_the_zeros_of_the_score(run):
         beyond_table(found, torch.zeros(len(smooth), dtype=int)).groupby("layer")["score"].mean()
     )
     np.testing.assert_allclose(beyond, knows["score"] - knows["other"], rtol=1e-5)
+
+
+def test_outlines_are_held_against_masks(run, model, pictures):
+    """Raw attention outlines what it lies on, the pixels above its mean, without a fault."""
+    spec = spec_of(run)
+    maps = METHODS["raw_attention"](model, spec.normalise(pictures.images), pictures.labels)
+    heat = to_heatmap(maps, (SIZE, SIZE), spec.grid)
+    on_it = heat > heat.mean(dim=(1, 2, 3), keepdim=True)
+    table = outline_table([run], replace(pictures, masks=on_it.to(pictures.masks)))
+    assert set(table["method"]) == {"raw_attention", "token_wise"}
+    assert table[RUN].drop_duplicates().to_dict("records") == [named(run)]
+    right = table[table["metric"] == "pixel_accuracy_pct"].set_index("method")["value_pct"]
+    assert right["raw_attention"] > 99.5 > right["token_wise"]
 
 
 def test_entropy_table(run, pictures):
