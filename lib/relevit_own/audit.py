@@ -298,7 +298,7 @@ def _said(rows: pd.DataFrame, names: Sequence[str], masks: MaskSource) -> dict[s
     ]
     return {
         "verdict": lean_verdict(gap, masks),
-        "sentence": f"{sentence(gap, masks)} {background_alone(rows)}",
+        "sentence": f"{sentence(gap, masks)} {background_alone(rows, len(names))}",
         "gap_pts": _mean(gap),
         "lean_pts": lean and _mean(lean),
         "background_share_pct": share and _mean(share),
@@ -366,14 +366,16 @@ def sentence(gap: Interval, masks: MaskSource) -> str:
     return f"{said}; more images would not tell{other}."
 
 
-def background_alone(rows: pd.DataFrame) -> str:
-    """How often it is right where the object is painted over (Xiao et al. 2020), in words."""
+def background_alone(rows: pd.DataFrame, outputs: int) -> str:
+    """How often it is right where the object is painted over (Xiao et al. 2020), in words.
+
+    A guess is among all `outputs` of the model, of which the images may have a few.
+    """
     alone = condition_table(rows[rows["condition"] == "filled"]).iloc[0]
-    classes = rows["label"].nunique()
     return (
         f"With the object painted over it is right on {alone['top1_pct']:.0f} % of images "
-        f"({alone['low_pct']:.0f} to {alone['high_pct']:.0f}); a guess among {classes} classes is "
-        f"on {100 / classes:.0f} %."
+        f"({alone['low_pct']:.0f} to {alone['high_pct']:.0f}); a guess among {outputs} classes is "
+        f"on {100 / outputs:.2g} %."
     )
 
 

@@ -19,7 +19,7 @@ from relevit.models.loading import OwnModel, open_model
 from relevit.models.spec import ModelSpec, View
 from relevit_own import audit as own_audit
 from relevit_own import images as own_images
-from relevit_own.audit import Audit, audit_folder, sentence
+from relevit_own.audit import Audit, audit_folder, background_alone, sentence
 from relevit_own.choices import OwnChoices
 from relevit_own.cli import main
 from relevit_own.table import read_table
@@ -56,10 +56,13 @@ def audited(what, data, names=NAMES, **choices):
 
 
 def test_who_sees_the_background_alone_leans_and_who_sees_the_object_does_not(data):
-    background = audited("background", data).audit
+    found = audited("background", data)
+    background = found.audit
     assert background.verdict == "leans" and background.gap_pts.value == 100
     assert "move 0 to 9 (on drawings): leans. With the object painted" in background.sentence
     assert "right on 100 % of images (94 to 100); a guess among 3 classes" in background.sentence
+    few = found.rows[found.rows["label"] == 0]
+    assert background_alone(few, 40).endswith("a guess among 40 classes is on 2.5 %.")
     assert background.background_share_pct.value == pytest.approx(100, abs=15)
     assert all(row.filled_pct == 100 for row in background.classes)
     of_object = audited("object", data).audit
