@@ -6,10 +6,8 @@ torch is loaded by the functions that need it, since the pipeline reads this bef
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from typing import TYPE_CHECKING
 
 from relevit.choices.words import Precision, PrecisionChoice
@@ -17,7 +15,6 @@ from relevit.choices.words import Precision, PrecisionChoice
 if TYPE_CHECKING:
     import torch
 
-WORTH_IT, ROUNDS = 1.2, 7  # least gain for which a number format is changed; products timed
 TF32_FROM = (8, 0)  # CUDA's number of the generation
 MEMORY_GIB = 16  # of a GPU's memory for each time that `at_once` takes the images of a processor
 
@@ -88,18 +85,17 @@ def tensor_float32(device: torch.device | str, on: bool = True) -> Iterator[None
 
 
 def fast_bfloat16(device: torch.device | str) -> bool:
-    """Whether the device is a processor that multiplies bfloat16, and that saves time.
+    """Whether the device is a processor with instructions for bfloat16.
 
-    Having the instructions is not enough: one processor with `avx512_bf16` was 2.8 times as fast
-    with them, another took twice as long. So a product is timed, too.
+    They alone decide: a time that is measured is another beside other work, and so would be the
+    numbers. Where bfloat16 is slower all the same, `relevit doctor` says so.
     """
     import torch
 
     if torch.device(device).type != "cpu":
         return False
     flags = getattr(torch.cpu, "get_capabilities", dict)()  # newer than torch 2.6
-    there = flags.get("avx512_bf16") or flags.get("amx_bf16") or flags.get("bf16")
-    return bool(there) and bfloat16_gain() > WORTH_IT
+    return any(flags.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
 
 
 def has_tensor_float32(device: torch.device | str) -> bool:
@@ -125,24 +121,6 @@ def at_once(images: int, device: torch.device | str) -> int:
     return images * max(1, min(4, int(memory / MEMORY_GIB)))
 
 
-@cache
-def bfloat16_gain() -> float:
-    """How many times as fast this processor multiplies in bfloat16, by a layer of a ViT-S."""
-    import torch
-
-    def seconds(x: torch.Tensor, weight: torch.Tensor) -> float:
-        def once() -> float:
-            start = time.perf_counter()
-            torch.nn.functional.linear(x, weight)
-            return time.perf_counter() - start
-
-        return min(once() for _ in range(ROUNDS))
-
-    with torch.inference_mode():
-        x, weight = torch.ones(1040, 384), torch.ones(1536, 384)
-        return seconds(x, weight) / seconds(x.bfloat16(), weight.bfloat16())
-
-
 def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
     """The same on the device. A GPU fetches them when their turn comes, and is not waited for."""
     if device.type != "cuda" or values.is_cuda:
@@ -151,7 +129,7 @@ def sent(values: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Precision:
-    """`auto` becomes what saves time: bfloat16 on some processors, tf32 on GPUs, else float32.
+    """`auto` becomes what the device has: bfloat16 on some processors, tf32 on GPUs, else float32.
 
     A GPU has one format for all: bfloat16 would be a third more kernels to start a step.
 

@@ -540,9 +540,14 @@ def finetune_at(
 ) -> tuple[torch.nn.Module, History]:
     """One finetuning run as `cfg` describes it, at one learning rate (`run.Start.finetuned`).
 
-    `origin` are the original model's weights.
+    `origin` are the original model's weights. A run that is made keeps its number format, on
+    whatever device it is looked at.
     """
-    settings = resolved(cfg, lr, choose_precision(cfg.precision, choose_device(cfg.device)))
+    precision = choose_precision(cfg.precision, choose_device(cfg.device))
+    made = read_json(folder / MADE).get("precision") if (folder / MADE).is_file() else None
+    if made and made != products(cfg.method, precision):
+        precision = made
+    settings = resolved(cfg, lr, precision)
     return start_of(cfg, bench, origin).finetuned(settings, folder, **how)
 
 

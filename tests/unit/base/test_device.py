@@ -67,19 +67,18 @@ def test_precision(monkeypatch, fast):
 
 
 @pytest.mark.parametrize(
-    ("flags", "gain", "fast"),
+    ("flags", "fast"),
     [
-        ({"avx512_bf16": True, "amx_bf16": False}, 2.8, True),
-        ({"avx512_bf16": True, "amx_bf16": False}, 0.5, False),
-        ({"amx_bf16": True}, 2.0, True),
-        ({"bf16": True}, 2.0, True),
-        ({"avx512_f": True, "avx512_bf16": False}, 2.0, False),
-        ({}, 2.0, False),
+        ({"avx512_bf16": True, "amx_bf16": False}, True),
+        ({"amx_bf16": True}, True),
+        ({"bf16": True}, True),
+        ({"avx512_f": True, "avx512_bf16": False}, False),
+        ({}, False),
     ],
 )
-def test_bfloat16_is_for_processors_and_is_timed(monkeypatch, flags, gain, fast):
+def test_bfloat16_is_for_processors_with_its_instructions_however_busy(monkeypatch, flags, fast):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: flags, raising=False)
-    monkeypatch.setattr(device, "bfloat16_gain", lambda: gain)
+    monkeypatch.setattr("time.perf_counter", None)  # a time would be chance
     found = [fast_bfloat16(name) for name in ("cpu", "cuda:0", "mps")]
     assert found == [fast, False, False]
 

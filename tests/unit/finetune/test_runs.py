@@ -239,6 +239,21 @@ def test_a_run_is_made_with_what_it_needs_and_read_with_what_it_was_asked(projec
         read(row)
 
 
+def test_a_made_run_stays_as_it_is_on_a_device_of_another_number_format(project, own, monkeypatch):
+    row = Row(own)
+    make_missing([row])
+    made, weights = read(row), weights_of(row)
+    before = file_fingerprint(weights)
+    other = "float32" if made["precision"] == "bfloat16" else "bfloat16"
+    monkeypatch.setattr(run, "choose_precision", lambda choice, device: other)
+    given = own, run.open_benchmark(own), made["lr"], run.origin_weights(own), row.folder
+    run.finetune_at(*given)
+    assert file_fingerprint(weights) == before
+    (row.folder / run.MADE).unlink()
+    run.finetune_at(*given)
+    assert file_fingerprint(weights) != before
+
+
 def test_a_run_at_another_rate_than_the_rule_s_is_made_anew(project, own):
     row = Row(own)
     make_missing([row])

@@ -55,3 +55,13 @@ def test_what_is_wrong_is_said_and_the_rest_is_looked_at(
     *lines, last = capsys.readouterr().out.splitlines()
     (bad,) = (line for line in lines if line.startswith("NOT "))
     assert said in bad and last.startswith("not ready") and len(lines) == len(ready.LOOKS)
+
+
+@pytest.mark.parametrize(("seconds", "advised"), [((2.0, 1.0), False), ((1.0, 2.0), True)])
+def test_a_processor_that_bfloat16_slows_down_is_told_to_train_in_float32(
+    monkeypatch, seconds, advised
+):
+    monkeypatch.setattr(ready, "choose_precision", lambda choice, device: "bfloat16")
+    monkeypatch.setattr(ready.timeit, "repeat", Mock(side_effect=[[each] for each in seconds]))
+    (row,) = (each for each in ready.ready() if each.what == "training")
+    assert row.good and ("precision: float32" in row.said) == advised
