@@ -20,7 +20,7 @@ STRIP := $(BIN)/nbstripout --keep-output --keep-count --keep-id --extra-keys \
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup reproduce quick study controls decide photos class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
+.PHONY: help setup reproduce quick study controls why decide photos class rehearse notebooks numbers site lab test test-units test-others hard hard-runs hard-input \
 	audit lint format bench lock clean
 
 help:  ## List the targets
@@ -74,6 +74,10 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 	$(BIN)/python -m reproduction.pipeline controls_things $(AT_ONCE)
 	$(BIN)/python -m reproduction.runs.studies controls
 	$(BIN)/python tools/context_pictures.py controls
+
+why: setup  ## Is it the map on the object, or the stopped gradient? (about an hour on 2 cores)
+	$(BIN)/python -m reproduction.pipeline why $(AT_ONCE)
+	$(BIN)/python -m reproduction.runs.studies why
 
 decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (about two hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)

@@ -45,6 +45,9 @@ class Benchmark(Checked):
         None,
         description="that the original of a world of its own learns from; None: as in 00_start",
     )
+    originals: Literal["one", "each"] = Field(
+        "one", description="one for all seeds, or one for each, so that intervals speak of it, too"
+    )
     data_root: PathText = Field("", validate_default=True, description="folder with the real sets")
     preprocessing: Preprocessing = Field(
         "published", description="of real pictures: the papers' code (B5), or a model's own"
@@ -76,12 +79,14 @@ class Benchmark(Checked):
     @property
     def each_seed(self) -> bool:
         """Whether each seed has an original of its own, and none is the preset's."""
-        return self.data == PACS
+        return self.data == PACS or self.originals == "each"
 
     @model_serializer(mode="wrap")
     def _of_its_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Runs are named after these values: none that says nothing of theirs is among them."""
-        return {key: x for key, x in dump(self).items() if self.data == PACS or key not in OF_PACS}
+        left = () if self.data == PACS else OF_PACS
+        left += ("originals",) if self.originals == "one" else ()
+        return {key: x for key, x in dump(self).items() if key not in left}
 
     @property
     def learned(self) -> str:

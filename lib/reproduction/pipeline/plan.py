@@ -18,6 +18,7 @@ import yaml
 
 from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_json
+from relevit.choices.words import PACS
 from relevit.finetune.run import DIVERGED
 from relevit.models.registry import PAPER_MODELS
 from reproduction import runs
@@ -140,9 +141,10 @@ def _batches(
 
 def reads_of_run(row: Row) -> tuple[str, ...]:
     """The notebooks whose files a run reads."""
-    if runs.of_labels(row.params) or row.params.benchmark.each_seed:
+    images, model = row.params.benchmark, row.params.model
+    if runs.of_labels(row.params) or images.data == PACS:
         return ()
-    own = row.params.model == runs.own_model(row.params) or row.params.model in PAPER_MODELS
+    own = not images.each_seed and model in (runs.own_model(row.params), *PAPER_MODELS)
     masks = row.params.masks == "tokencut" and not row.original
     return (*(["00_start"] if own else []), *(["01_masks"] if masks else []))
 

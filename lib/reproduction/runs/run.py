@@ -26,7 +26,7 @@ from relevit.base.errors import FailedError
 from relevit.base.files import file_fingerprint, run_folder, write_atomically
 from relevit.base.results import Kept, read_json, read_rows, read_table
 from relevit.choices.finetuning import LOSS_WEIGHTS
-from relevit.choices.words import HABITATS, MAP_LOSSES, MaskSource, Method, Protocol
+from relevit.choices.words import HABITATS, MAP_LOSSES, PACS, MaskSource, Method, Protocol
 from relevit.data.batch import Batch
 from relevit.evaluate.lean import background_gap, lean_rows
 from relevit.evaluate.predictions import BATCH, Classifier
@@ -104,7 +104,7 @@ class Row:
             return values
         tried = [row.name for row in searched(params, self.rates)]
         values["lr"] = {"tried": tried, "limit_pts": _limit_pts(params)} if tried else rate(params)
-        if params.masks == "tokencut" and not params.benchmark.each_seed:
+        if params.masks == "tokencut" and params.benchmark.data != PACS:
             values["masks"] = read_stage(params, "01_masks").model_dump(exclude=FREE)
         return values | {"start": original_of_world(params).record}
 
@@ -170,7 +170,7 @@ def _at_home(params: Params) -> bool:
 
 def _words(images: Images) -> list[str]:
     """What an original of its own has learned from."""
-    if images.each_seed:
+    if images.data == PACS:
         return [images.source, f"{images.side}", f"originals_{images.original_epochs}"]
     many, home = images.original_images, type(images).model_fields["home_share"].default
     if images.home_share == home and not many:
@@ -195,9 +195,9 @@ def _word(key: str, value: Any) -> str:
 def _pictures(params: Params) -> dict[str, Any]:
     """Which pictures a run sees: those on a disk whose bytes nobody adds up by their folder."""
     images = params.benchmark
-    drawn = images.data == HABITATS or images.each_seed
+    drawn = images.data in (HABITATS, PACS)
     told = {"benchmark": images.model_dump(exclude={"data_root"} if drawn else None)}
-    return told | ({"pictures": open_benchmark(params).rules} if images.each_seed else {})
+    return told | ({"pictures": open_benchmark(params).rules} if images.data == PACS else {})
 
 
 def once(rows: Iterable[Row]) -> dict[str, Row]:
@@ -219,7 +219,8 @@ def original_of_world(params: Params, **asked: int) -> Row:
 
     One for all seeds, as at home, where it is also said how many images it learns from.
     """
-    one = {"seed": 0} if params.benchmark.original_images else {}
+    images = params.benchmark
+    one = {"seed": 0} if images.original_images and not images.each_seed else {}
     return Row(params.model_copy(update=one), original=True, **asked)
 
 
@@ -602,7 +603,7 @@ def _train_settings(row: Row) -> TrainSettings:
         read_stage(params, "00_start"),
         choose_device(params.device),
         images=original_images(params),
-        epochs=images.original_epochs if images.each_seed else 1,
+        epochs=images.original_epochs if images.data == PACS else 1,
         seed=params.seed,
     )
 

@@ -1,8 +1,9 @@
-"""Tables of the studies whose runs have no notebook: photographs, and the three controls.
+"""Tables of the studies whose runs have no notebook: photographs, controls, and why it works.
 
 `python -m reproduction.runs.studies photos` writes those of what is made of `params/photos.yaml`
-and `params/photos_elsewhere.yaml` into docs/results, `controls` those of the presets of CLASSES.
-What is asked, and the criteria that stood before the runs: docs/photographs.md, docs/controls.md.
+and `params/photos_elsewhere.yaml` into docs/results, `controls` those of the presets of CLASSES,
+`why` those of `params/why.yaml`. What is asked, and the criteria that stood before the runs:
+docs/photographs.md, docs/controls.md, docs/why.md.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from relevit.models import load_model
 from reproduction.measures.class_changes import rank_correlation
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.params.cells import params_of
-from reproduction.runs import effects, grids
+from reproduction.runs import effects, grids, mechanism
 from reproduction.runs.effects import ARM
 from reproduction.runs.run import (
     Row,
@@ -377,7 +378,17 @@ def controlled(preset: str) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-STUDIES: dict[str, Callable[[], dict[str, pd.DataFrame]]] = {"photos": photos, "controls": controls}
+def why() -> dict[str, pd.DataFrame]:
+    """By file: `mechanism.tables`."""
+    rows = asked("why")
+    return mechanism.tables(rows, shifted_of(rows))
+
+
+STUDIES: dict[str, Callable[[], dict[str, pd.DataFrame]]] = {
+    "photos": photos,
+    "controls": controls,
+    "why": why,
+}
 
 
 def main() -> None:

@@ -1,0 +1,142 @@
+"""Why does the method work: the map on the object, or what its stopped gradient does beside?
+
+Tables of `params/why.yaml` (docs/why.md, which has what was asked and predicted before the runs):
+three losses of maps, each by the published gradient and by the exact one, with three kinds of
+masks, from an original a seed. `python -m reproduction.runs.studies why` writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from relevit.base.results import read_rows
+from reproduction.measures.paired import ORIGINAL, difference, ends
+from reproduction.runs import effects
+
+EXACT, RULE = "_exact", "_rule"  # how an arm's name ends
+PUBLISHED = "published"
+LOSSES = ("relevance", "readout", "l1")  # arms: GAE, the read-out, L1 on GAE
+MASKS = ("annotated", "ellipse", "others")
+MEDIATORS = ("on_object_pct", "background_gap_pts", "loss_pct")
+ARM = ["arm", "masks"]
+
+
+class Contrast(NamedTuple):
+    """The sum of some arms with their masks less the sum of as many others."""
+
+    question: str
+    more: tuple[tuple[str, str], ...]
+    less: tuple[tuple[str, str], ...]
+
+
+def contrasts() -> list[Contrast]:
+    """What is asked: of each loss the gradient, the object, and whether one hangs on the other."""
+    found = []
+    for arm in LOSSES:
+        exact = arm + EXACT
+        for masks in MASKS:
+            pair = ((arm, masks),), ((exact, masks),)
+            found.append(Contrast(f"{arm}: published less exact, {masks}", *pair))
+        for name in (arm, exact):
+            gradient = "exact" if name == exact else PUBLISHED
+            for masks in MASKS[1:]:
+                pair = ((name, "annotated"),), ((name, masks),)
+                found.append(Contrast(f"{arm}: object over {masks}, {gradient}", *pair))
+        crossed = ((arm, "annotated"), (exact, "others")), ((exact, "annotated"), (arm, "others"))
+        found.append(Contrast(f"{arm}: the gradient's part that needs the object", *crossed))
+    at_rates = ((f"relevance{RULE}", "annotated"),), ((f"relevance{EXACT}{RULE}", "annotated"),)
+    return [*found, Contrast("relevance: published less exact, rates by the rule", *at_rates)]
+
+
+def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame]:
+    """By file: `why`, a row an arm and kind of masks; `why_contrasts`; `why_held`."""
+    answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
+    figures = figures.assign(loss_pct=[loss_pct(run) for run in rows["run"]])
+    right = answers.astype({"right": float})
+    seen = dict(list(right.groupby(ARM, sort=False)))
+    original = seen[ORIGINAL, "annotated"]
+    made = []
+    for (arm, masks), mine in seen.items():
+        looks = figures[(figures["arm"] == arm) & (figures["masks"] == masks)]
+        row = {"arm": arm, "masks": masks, "seeds": mine["seed"].nunique()}
+        if arm != ORIGINAL:
+            label = seen[f"label{RULE}" if arm.endswith(RULE) else "label", "annotated"]
+            row |= ends(difference(mine, original, shifted), "change")
+            row["val_pts"] = difference(mine, original, ["val"])["change_pts"]
+            row |= ends(difference(mine, label, shifted), "adds") if mine is not label else {}
+        made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
+    held = held_fixed(by_seed(right, figures, shifted))
+    asked = [_asked(each, seen, figures, shifted) for each in contrasts()]
+    return {"why": pd.DataFrame(made), "why_contrasts": pd.DataFrame(asked), "why_held": held}
+
+
+def _asked(
+    each: Contrast,
+    seen: dict[tuple[str, str], pd.DataFrame],
+    figures: pd.DataFrame,
+    shifted: Sequence[str],
+) -> dict[str, object]:
+    key = ["seed", "dataset", "index"]
+    looks = figures.set_index([*ARM, "seed"])[list(MEDIATORS)]
+    sides, places = [], []
+    for side in (each.more, each.less):
+        right = sum(seen[arm].set_index(key)["right"] for arm in side)
+        sides.append(right.reset_index().assign(in_a=True))
+        places.append(sum(looks.loc[arm] for arm in side))
+    row = {"question": each.question} | ends(difference(*sides, shifted), "effect")
+    for name in MEDIATORS:
+        row |= by_t((places[0] - places[1])[name], name.rsplit("_", 1)[0])
+    return row
+
+
+def by_t(values: pd.Series | np.ndarray, name: str) -> dict[str, float]:
+    """The mean over seeds, which are originals, and its interval by Student's t."""
+    mean = float(np.mean(values))
+    low, high = stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values))
+    return {name: mean, f"{name}_low": low, f"{name}_high": high}
+
+
+def loss_pct(run: object) -> float:
+    """The relevance loss of training in the last epoch, in percent of that in the first."""
+    path = run.folder / "log.jsonl"
+    seen = [row.get("train_loss_relevance") for row in read_rows(path)] if path.is_file() else []
+    seen = [value for value in seen if value]
+    return 100 * seen[-1] / seen[0] if seen else np.nan
+
+
+def by_seed(right: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str]) -> pd.DataFrame:
+    """A row an arm of the eighteen and seed: what it adds to labels, and MEDIATORS."""
+    asked = right[right["dataset"].isin(shifted)]
+    sets = asked.groupby([*ARM, "seed", "dataset"])["right"].mean()
+    top1 = 100 * sets.groupby([*ARM, "seed"]).mean()
+    label = top1.loc["label", "annotated"]
+    rows = figures[figures["arm"].str.removesuffix(EXACT).isin(LOSSES)].copy()
+    places = [tuple(row) for row in rows[[*ARM, "seed"]].to_numpy()]
+    rows["adds_pts"] = [top1[place] - label[place[-1]] for place in places]
+    return rows.assign(published=~rows["arm"].str.endswith(EXACT))
+
+
+def held_fixed(rows: pd.DataFrame) -> pd.DataFrame:
+    """What the published gradient gains by least squares over the arms of an original.
+
+    By itself, then with some of MEDIATORS held, as straight lines; which of the LOSSES it is is
+    always held. A coefficient a seed, then `by_t`; `slope` is that of one that is held.
+    """
+    found = []
+    for held in ((), *((name,) for name in MEDIATORS), MEDIATORS[:2]):
+        gains, slopes = [], []
+        for _, part in rows.groupby("seed"):
+            kinds = pd.get_dummies(part["arm"].str.removesuffix(EXACT), dtype=float)
+            known = part[["published", *held]].astype(float)
+            x = np.column_stack([known, kinds])
+            solved = np.linalg.lstsq(x, part["adds_pts"].to_numpy(), rcond=None)[0]
+            gains.append(solved[0])
+            slopes.append(solved[1] if held else np.nan)
+        row = {"held": " and ".join(held) or "nothing"} | by_t(np.array(gains), "gradient_pts")
+        found.append(row | (by_t(np.array(slopes), "slope") if len(held) == 1 else {}))
+    return pd.DataFrame(found)
