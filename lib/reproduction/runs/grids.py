@@ -328,10 +328,11 @@ def asked(preset: Preset) -> dict[str, dict[str, Row]]:
 
 
 def of_preset(preset: Preset) -> dict[str, Row]:
-    """All rows, each once, after those that it needs."""
+    """All rows, each once, after those that it needs: a search of rates needs an original, too."""
     wanted = [row for each in asked(preset).values() for row in each.values()]
-    before = [need for row in once(wanted).values() for need in needs(row)]
-    return once([*before, *wanted])
+    before = once([need for row in once(wanted).values() for need in needs(row)])
+    first = [need for row in before.values() for need in needs(row)]
+    return once([*first, *before.values(), *wanted])
 
 
 def shown(preset: Preset) -> pd.DataFrame:

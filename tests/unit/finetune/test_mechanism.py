@@ -6,8 +6,10 @@ import pytest
 
 from relevit.base.files import project_root
 from reproduction.params.cells import params_of
+from reproduction.params.preset import read_preset
 from reproduction.runs import grids, mechanism
 from reproduction.runs.mechanism import EXACT, LOSSES, MASKS, MEDIATORS, contrasts
+from reproduction.runs.run import needs
 from reproduction.stages import preset_file
 
 PREDICTED = project_root() / "docs" / "results" / "notes" / "why_predictions.csv"
@@ -23,6 +25,8 @@ def test_every_contrast_was_predicted_is_balanced_and_has_its_runs():
     assert asked.groupby(["arm", "masks"])["seed"].nunique().eq(5).all()
     originals = asked[asked["arm"] == "original"]["run"]
     assert len({run.name for run in originals}) == 5
+    rows = grids.of_preset(read_preset(preset_file("why")))
+    assert all(need.name in rows for row in rows.values() for need in needs(row))
 
 
 @pytest.mark.parametrize("lead", [4.0, 0.0])
