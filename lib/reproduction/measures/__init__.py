@@ -18,7 +18,7 @@ from reproduction.measures.causal import (
     pair_gaps,
     part_masses,
     part_worths,
-    telling_scene,
+    shares_pct,
     worth_maps,
     worths_table,
 )

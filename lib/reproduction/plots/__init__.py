@@ -13,7 +13,7 @@ from typing import Any
 _FILES = {
     "images": (
         "cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "looks_row maps_grid mask_gallery parts_grid phrase_figure "
+        "looks_row maps_grid mask_gallery parts_grid phrase_figure scene_figure "
         "subset_grid "
     ),
     "shaded_text": "shaded_html shaded_methods",
