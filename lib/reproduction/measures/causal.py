@@ -181,12 +181,6 @@ def worths_table(worths: Mapping[str, Float[Tensor, "scenes parts"]], dataset: s
     return pd.concat(parts, ignore_index=True)
 
 
-def context_pct(worths: Float[Tensor, "scenes parts"]) -> float:
-    """Of the worth of all parts, in the mean over scenes, what texture and things have."""
-    mean = worths.nanmean(dim=0).nan_to_num()  # a world may have no things
-    return 100 * float(1 - mean[PARTS.index("animal")] / mean.sum())
-
-
 def part_masses(
     maps: Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"],
     scenes: Scenes,

@@ -18,7 +18,7 @@ _FILES = {
     ),
     "shaded_text": "shaded_html shaded_methods",
     "shared": (
-        "KINDS added_bars dose_response family_curves model_lines model_scales name_points "
+        "KINDS added_bars dose_response family_curves model_lines model_scales "
         "paired_changes perturbation_curves rate_curves score_bars"
     ),
     "style": (

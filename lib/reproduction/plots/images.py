@@ -252,9 +252,8 @@ def maps_grid(
     One that is NaN, as some methods publish it, stays dark.
     """
     size = tuple(batch.images.shape[-2:])
-    rows = [
-        (named(name).replace("|", " x\n"), _heat(values, size, grid)) for name, values in maps.items()
-    ]
+    heats = {name: _heat(values, size, grid) for name, values in maps.items()}
+    rows = [(named(name).replace("|", " x\n"), heat) for name, heat in heats.items()]
     return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
 
 
@@ -267,7 +266,7 @@ def scene_figure(
 ) -> Figure:
     """A scene as it is `drawn` whole and without parts, and below, in two rows, maps of it.
 
-    `titles` are those of the first row; a map's name is its title. Maps are drawn as by `maps_grid`.
+    `titles` are those of the first row; a map's name is its title. Drawn as by `maps_grid`.
     """
     top = [Tile(pixels_of(image), title) for image, title in zip(drawn, titles, strict=True)]
     whole, mask, below = pixels_of(scene.images[0]), scene.masks[0, 0], []
