@@ -13,7 +13,7 @@ import torch
 from habitats.composing import PARTS
 from relevit import iav
 from relevit.evaluate.intervals import mean_interval
-from reproduction import language, plots
+from reproduction import heads, language, plots
 from reproduction.lessons.last import STORED, closing, side, stored
 from reproduction.measures import judge, paired
 from reproduction.params.cells import params_of
@@ -99,9 +99,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
-        "above": ": heads know this image.",
-        "between": "so few images do not tell.",
-        "below": "they know another one better.",
+        "above": ["it looks at the animal.", "right? It fits its own image better than another"],
+        "between": ["whether it looks at", "No fit to its own image is seen"],
+        "below": ["it looks past the animal.", "It fits another image better than its own, worse"],
     },
     "09_text": {
         "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
@@ -150,14 +150,12 @@ def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
 
 
 def agreement(lead: float) -> dict:
-    """Heads that look where the map is bright, anywhere, or where it is dark."""
+    """Heads that look where the map and the animal are, anywhere, or where they are not."""
     random = torch.Generator().manual_seed(0)
     bright, other = (torch.rand(COUNT, 64, generator=random) for _ in range(2))
     rows = {8.0: bright, 0.0: other, -8.0: 1 - bright}[lead][:, None, None]
-    heads = SimpleNamespace(
-        attention=rows, maps={"smoothgrad": bright}, scores=lambda name: iav.ia_scores(rows, bright)
-    )
-    return {"found": {"run": heads}}
+    maps = {"smoothgrad": bright, "mask": bright.round()}
+    return {"found": {"run": heads.Explanation(rows, maps, (8, 8))}}
 
 
 def erasing(lead: float) -> dict:
@@ -309,6 +307,7 @@ NAMES = {
     "judge": judge,
     "torch": torch,
     "iav": iav,
+    "heads": heads,
     "language": language,
     "effects": effects,
 }

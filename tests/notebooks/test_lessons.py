@@ -69,9 +69,9 @@ LESSONS = {
         lambda scenes, best, flat, beyond, methods, *_: best > flat and beyond > methods / 2,
     ),
     "08_iav": Lesson(
-        "the zero of the score is not 0, and heads know the image beyond another's map",
-        lambda score, images, other, flat, alike, _, __, own, own_low, *___: (
-            0.2 < other < score and 0 < own_low < own and abs(alike) < own
+        "heads look at the animal and know the image beyond another's map, whose score is not 0",
+        lambda score, images, other, own, own_low, _, flat, alike, _1, _2, on, fills, at, low, *__: (
+            0.2 < other < score and 0 < own_low < own and abs(alike) < own and at > low > 0
         ),
     ),
     "05_ablations": Lesson(
