@@ -350,6 +350,30 @@ def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
     assert words in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("lead", "gain", "words"),
+    [
+        (8.0, 8.0, "relevance helped."),
+        (8.0, 2.0, "better than without alone."),
+        (8.0, -2.0, "less is lost."),
+        (-8.0, 8.0, "less is gained."),
+        (-8.0, 2.0, "relevance harmed."),
+        (0.0, -2.0, "whether relevance helped or harmed cannot be told."),
+    ],
+)
+def test_relevance_helped_where_something_was_gained(lead, gain, words, capsys):
+    known = own(lead)
+    moved = known["changes"]["change"] == "with relevance - original"
+    known["changes"].loc[moved, ["change_pts", "low_pts", "high_pts"]] = gain, gain - 4, gain + 4
+    exec(last_cell("10_your_own").source, NAMES | known)
+    (said,) = (
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if "a, with" in line and "without" in line
+    )
+    assert said.endswith(f"points: {words}")
+
+
 def test_claims_that_are_undecided_and_not_testable_are_told_apart(capsys):
     whole = report(8.0)
     for left, words in ((slice(None), ("decide 1 of 1.", "let 1 of 1 be")),

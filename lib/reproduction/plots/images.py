@@ -185,7 +185,8 @@ def parts_grid(parts: Sequence[Batch], names: Sequence[str], looks: Mapping[str,
 def looks_row(batch: Batch, name: str, looks: Mapping[str, Look]) -> Figure:
     """One image under its `name`, and what each model sees in it, answers, has on the object."""
     pixels, mask = pixels_of(batch.images[0]), batch.masks[0, 0]
-    tiles = [Tile(pixels, f"the image:\n{name}")]
+    fills = 100 * float(mask.float().mean())
+    tiles = [Tile(pixels, f"the image: {name}\nthe object fills {fills:.0f} %")]
     for model, seen in looks.items():
         title = f"{model}: {seen.titles[0]}\n{seen.on_object_pct[0]:.0f} % on the object"
         tiles.append(Tile(pixels, title, seen.colours[0], seen.heatmaps[0, 0], mask))

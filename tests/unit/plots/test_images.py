@@ -76,7 +76,7 @@ def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
     seen = Look(heat, none.long(), none, none, none, ["dog", "cat"], [LOSS, GAIN])
     one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
     row = tiles(pictures.looks_row(one, "cat", {"with": seen}))
-    titles = ["the image:\ncat", "with: dog\n0 % on the object"]
+    titles = ["the image: cat\nthe object fills 0 %", "with: dog\n0 % on the object"]
     assert [axis.get_title() for axis in row] == titles
     drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": seen}))
     assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
