@@ -13,7 +13,7 @@ import torch
 from habitats.composing import PARTS
 from relevit import iav
 from relevit.evaluate.intervals import mean_interval
-from reproduction import heads, language, plots
+from reproduction import heads, language, measures, plots
 from reproduction.lessons.last import STORED, closing, side, stored
 from reproduction.measures import judge, paired
 from reproduction.params.cells import params_of
@@ -101,7 +101,7 @@ TOLD = {  # words that are said at this turn alone
     "08_iav": {
         "above": ["it looks at the animal.", "right? It fits its own image better than another"],
         "between": ["whether it looks at", "No fit to its own image is seen"],
-        "below": ["it looks past the animal.", "It fits another image better than its own, worse"],
+        "below": ["it looks past the animal.", "It fits another image better than its own"],
     },
     "09_text": {
         "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
@@ -308,6 +308,7 @@ NAMES = {
     "torch": torch,
     "iav": iav,
     "heads": heads,
+    "measures": measures,
     "language": language,
     "effects": effects,
 }
