@@ -355,7 +355,7 @@ def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
     ("lead", "gain", "words"),
     [
         (8.0, 8.0, "relevance helped."),
-        (8.0, 2.0, "better than without alone."),
+        (8.0, 2.0, "better than the twin only."),
         (8.0, -2.0, "less is lost."),
         (-8.0, 8.0, "less is gained."),
         (-8.0, 2.0, "relevance harmed."),
