@@ -13,7 +13,7 @@ import torch
 from habitats.composing import PARTS
 from relevit import iav
 from relevit.evaluate.intervals import mean_interval
-from reproduction import language, plots
+from reproduction import heads, language, measures, plots
 from reproduction.lessons.last import STORED, closing, side, stored
 from reproduction.measures import judge, paired
 from reproduction.params.cells import params_of
@@ -99,9 +99,9 @@ TOLD = {  # words that are said at this turn alone
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
-        "above": ": heads know this image.",
-        "between": "so few images do not tell.",
-        "below": "they know another one better.",
+        "above": ["it looks at the animal.", "right? It fits its own image better than another"],
+        "between": ["whether it looks at", "No fit to its own image is seen"],
+        "below": ["it looks past the animal.", "It fits another image better than its own"],
     },
     "09_text": {
         "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
@@ -150,14 +150,12 @@ def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
 
 
 def agreement(lead: float) -> dict:
-    """Heads that look where the map is bright, anywhere, or where it is dark."""
+    """Heads that look where the map and the animal are, anywhere, or where they are not."""
     random = torch.Generator().manual_seed(0)
     bright, other = (torch.rand(COUNT, 64, generator=random) for _ in range(2))
     rows = {8.0: bright, 0.0: other, -8.0: 1 - bright}[lead][:, None, None]
-    heads = SimpleNamespace(
-        attention=rows, maps={"smoothgrad": bright}, scores=lambda name: iav.ia_scores(rows, bright)
-    )
-    return {"found": {"run": heads}}
+    maps = {"smoothgrad": bright, "mask": bright.round()}
+    return {"found": {"run": heads.Explanation(rows, maps, (8, 8))}}
 
 
 def erasing(lead: float) -> dict:
@@ -309,6 +307,8 @@ NAMES = {
     "judge": judge,
     "torch": torch,
     "iav": iav,
+    "heads": heads,
+    "measures": measures,
     "language": language,
     "effects": effects,
 }
@@ -349,6 +349,30 @@ def test_the_last_sentence_turns_with_its_numbers(name, turn, capsys):
 def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
     exec(last_cell("07_segmentation").source, NAMES | truth(*leads))
     assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("lead", "gain", "words"),
+    [
+        (8.0, 8.0, "relevance helped."),
+        (8.0, 2.0, "better than the twin only."),
+        (8.0, -2.0, "less is lost."),
+        (-8.0, 8.0, "less is gained."),
+        (-8.0, 2.0, "relevance harmed."),
+        (0.0, -2.0, "whether relevance helped or harmed cannot be told."),
+    ],
+)
+def test_relevance_helped_where_something_was_gained(lead, gain, words, capsys):
+    known = own(lead)
+    moved = known["changes"]["change"] == "with relevance - original"
+    known["changes"].loc[moved, ["change_pts", "low_pts", "high_pts"]] = gain, gain - 4, gain + 4
+    exec(last_cell("10_your_own").source, NAMES | known)
+    (said,) = (
+        line
+        for line in capsys.readouterr().out.splitlines()
+        if "a, with" in line and "without" in line
+    )
+    assert said.endswith(f"points: {words}")
 
 
 def test_claims_that_are_undecided_and_not_testable_are_told_apart(capsys):

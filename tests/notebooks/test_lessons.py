@@ -38,14 +38,14 @@ LESSONS = {
     ),
     "01_masks": Lesson(
         "refining adds to masks without a label",
-        lambda patches, refined, kept, adds, low, _, found, *__: (
-            kept > refined > patches > 30 < found and adds > low > 0
+        lambda images, patches, refined, many, kept, adds, low, _, found, *__: (
+            kept > refined > patches > 30 < found and adds > low > 0 and many < images
         ),
     ),
     "02_finetune": Lesson(
         "relevance goes to the object, and few answers are paid",
-        lambda before, after, moved, low, high, answers, won, lost, *_: (
-            after > before + 2 and low > 0 and lost - won < answers / 10
+        lambda before, after, flat, moved, low, high, answers, won, lost, *_: (
+            after > before + 2 and before > flat and low > 0 and lost - won < answers / 10
         ),
     ),
     "03_robustness": Lesson(
@@ -69,9 +69,9 @@ LESSONS = {
         lambda scenes, best, flat, beyond, methods, *_: best > flat and beyond > methods / 2,
     ),
     "08_iav": Lesson(
-        "the zero of the score is not 0, and heads know the image beyond another's map",
-        lambda score, images, other, flat, alike, _, __, own, own_low, *___: (
-            0.2 < other < score and 0 < own_low < own and abs(alike) < own
+        "heads look at the animal and know the image beyond another's map, whose score is not 0",
+        lambda score, images, other, own, low, _, flat, alike, *rest: (
+            0.2 < other < score and 0 < low < own and abs(alike) < own and 0 < rest[5] < rest[4]
         ),
     ),
     "05_ablations": Lesson(
@@ -188,8 +188,9 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
             SimpleNamespace(on_object_pct=part, right=0.5 + part / 20)
             for part in (0 * of_one, of_one)
         ]
-        return {"maps": pd.DataFrame(1.0, shown, ["before", "after"]), "before": looks[0],
-                "after": looks[1], "mean_interval": mean_interval}  # fmt: skip
+        maps = pd.DataFrame(1.0, shown, ["before", "after", effects.FLAT])
+        return {"maps": maps, "before": looks[0], "after": looks[1], "effects": effects,
+                "mean_interval": mean_interval}  # fmt: skip
     if name == "03_robustness":
         case = {"case": "elsewhere", "original_images": 3200} | ends("adds", numbers)
         masks = pd.DataFrame([ends("exact_leads", numbers)], ["ellipse"])

@@ -14,6 +14,7 @@ from reproduction.heads.measure import (
     Explainer,
     Explanation,
     beyond_table,
+    by_image,
     chance_table,
     entropy_table,
     epochs_table,

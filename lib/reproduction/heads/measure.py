@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -61,6 +61,11 @@ class Explanation:
         """IA-scores with one of the maps (IAV Eq. 1)."""
         return ia_scores(self.attention, self.maps[name].clamp(min=0))
 
+    def on_pct(self, name: str) -> Float[Tensor, "images layers heads"]:
+        """Of each head's attention to patches the share on a mask, in percent."""
+        weighed = self.attention * self.maps[name][:, None, None]
+        return 100 * weighed.sum(dim=3) / self.attention.sum(dim=3).clamp_min(1e-12)
+
     def first(self, count: int) -> Explanation:
         """The same for the first images alone."""
         maps = {name: values[:count] for name, values in self.maps.items()}
@@ -91,6 +96,13 @@ class Explanation:
 
 
 Found = Mapping[Row, Explanation]
+
+
+def by_image(
+    found: Found, of: Callable[[Explanation], Float[Tensor, "images layers heads"]]
+) -> Float[Tensor, " images"]:
+    """Mean over models, layers and heads, of each image."""
+    return torch.stack([of(seen).mean(dim=(1, 2)) for seen in found.values()]).mean(dim=0)
 
 
 @dataclass(frozen=True)

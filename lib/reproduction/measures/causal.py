@@ -181,19 +181,6 @@ def worths_table(worths: Mapping[str, Float[Tensor, "scenes parts"]], dataset: s
     return pd.concat(parts, ignore_index=True)
 
 
-def telling_scene(worths: Float[Tensor, "scenes parts"]) -> tuple[int, str]:
-    """The scene whose answer hangs most on a thing, and the thing."""
-    things = worths[:, [PARTS.index(thing) for thing in THINGS]].nan_to_num(nan=-torch.inf)
-    place, thing = divmod(int(things.argmax()), len(THINGS))
-    return place, THINGS[thing]
-
-
-def context_pct(worths: Float[Tensor, "scenes parts"]) -> float:
-    """Of the worth of all parts, in the mean over scenes, what texture and things have."""
-    mean = worths.nanmean(dim=0).nan_to_num()  # a world may have no things
-    return 100 * float(1 - mean[PARTS.index("animal")] / mean.sum())
-
-
 def part_masses(
     maps: Float[Tensor, "scenes patches"] | Float[Tensor, "scenes 1 height width"],
     scenes: Scenes,
@@ -236,20 +223,27 @@ def causal_scores(
     return pd.DataFrame(dict(zip(SCORES, (correlation, 100.0 * first), strict=True)))
 
 
+def shares_pct(values: Float[Tensor, "scenes parts"]) -> Float[Tensor, "scenes parts"]:
+    """Each part's share of a scene's masses or worths, in percent.
+
+    What is below zero speaks against the class, and counts as none. Where nothing speaks for it,
+    all have 0.
+    """
+    speaks = values.nan_to_num(0, 0, 0).clamp_min(0)
+    return 100 * speaks / speaks.sum(dim=1, keepdim=True).clamp_min(1e-12)
+
+
 def worth_overlap_pct(
     masses: Float[Tensor, "scenes parts"], worths: Float[Tensor, "scenes parts"]
 ) -> Float[Tensor, " scenes"]:
     """Of each map's mass, the share that lies where the worth is, in percent.
 
-    Masses and worths are shares of the scene; what is below zero speaks against the class, and
-    counts as none. The overlap is the sum over parts of the smaller of both shares: 100 of true
-    worths, 0 of a map that has all its mass where no worth is, or NaN, or where nothing speaks for
-    the class. So a part counts by its worth, and the order of two that are worth nothing, which is
-    luck, counts as nothing; a rank correlation takes it for as much as any other.
+    The overlap is the sum over parts of the smaller of both `shares_pct`: 100 of true worths, 0 of
+    a map that has all its mass where no worth is, or NaN, or where nothing speaks for the class.
+    So a part counts by its worth, and the order of two that are worth nothing, which is luck,
+    counts as nothing; a rank correlation takes it for as much as any other.
     """
-    both = [v.nan_to_num(0, 0, 0).clamp_min(0) for v in (masses, worths)]
-    shares = [values / values.sum(dim=1, keepdim=True).clamp_min(1e-12) for values in both]
-    return 100 * torch.minimum(*shares).sum(dim=1)
+    return torch.minimum(shares_pct(masses), shares_pct(worths)).sum(dim=1)
 
 
 def causal_table(

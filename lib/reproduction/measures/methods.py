@@ -26,13 +26,14 @@ from relevit.attribution.beyond_intuition import express_all
 from relevit.attribution.methods import OURS, check_known
 from relevit.base.device import at_once
 from relevit.data.batch import Batch
-from relevit.evaluate.intervals import mean_interval
+from relevit.evaluate.intervals import estimate, mean_interval
 from relevit.evaluate.looking import foreground_iou_pct
 from relevit.evaluate.perturbation import (
     AS_PUBLISHED,
     Erasing,
     accuracy_curves,
     auc_table,
+    image_auc_pct,
     judged,
     perturbation_rows,
 )
@@ -45,7 +46,6 @@ from relevit.evaluate.segmentation import (
 )
 from relevit.models.spec import ModelSpec
 from relevit.protocols import Protocol, options
-from reproduction.measures.causal import context_pct
 from reproduction.measures.paired import ORIGINAL
 from reproduction.measures.undisturbed import undisturbed
 
@@ -383,31 +383,29 @@ def tables_of_runs(
 
 
 def finetuning_changes(
-    tables: Mapping[str, pd.DataFrame], worths: Mapping[str, Tensor] | None = None
+    tested: Mapping[str, Tested],
+    masks: Bool[Tensor, "images 1 height width"],
+    grid: tuple[int, int],
+    protocol: Protocol = "published",
 ) -> pd.DataFrame:
     """Of each test, in words: the original, the mean of the finetuned runs, and the change.
 
-    `tables` are those of `tables_of_runs`. `worths` of the original and of a run `with` the
-    relevance terms give a row more: what all parts but the animal have (`causal.context_pct`).
+    The change is image by image, with its 95 % interval over runs and images.
     """
-    outlines, areas = tables["finetuned_segmentation"], tables["finetuned_perturbation"]
-    wide = pd.concat([
-        outlines.pivot(index="metric", columns="model_run", values="value_pct"),
-        areas.pivot(index="direction", columns="model_run", values="auc_pct"),
-    ]).loc[list(IN_WORDS)].rename(index=IN_WORDS)  # fmt: skip
-    table = pd.DataFrame({"before, %": wide.pop(ORIGINAL), "after, %": wide.mean(axis=1)})
-    if worths:
-        ends = [context_pct(worths[run]) for run in (ORIGINAL, "with")]
-        table.loc["worth of texture and things"] = ends
-    return table.assign(**{"change, points": table["after, %"] - table["before, %"]})
-
-
-def best_methods(table: pd.DataFrame) -> pd.DataFrame:
-    """The three methods with the highest mIoU, a row a model and a column a place."""
-    rows = table[table["metric"] == "miou_pct"].sort_values("value_pct", ascending=False)
-    rows = rows.assign(place=rows.groupby("model").cumcount() + 1)
-    rows["best"] = rows["method"] + rows["value_pct"].map(" {:.1f} %".format)
-    return rows[rows["place"] <= 3].pivot(index="model", columns="place", values="best")
+    rule, values = options(protocol, "auc_weights"), {}
+    for run, each in tested.items():
+        areas = image_auc_pct(each.answers, **rule)
+        areas = areas.pivot(index="index", columns="direction", values="auc_pct")
+        outlined = image_values(_outlined(each.maps, masks, grid, protocol))
+        values[run] = outlined | {name: area.to_numpy() for name, area in areas.items()}
+    rows, original = {}, values.pop(ORIGINAL)
+    for name, words in IN_WORDS.items():
+        before, after = original[name], np.stack([each[name] for each in values.values()])
+        change = estimate([after - before])
+        told = f"{change.mean:+z.1f} ({change.low:+z.1f} to {change.high:+z.1f})"
+        rows[words] = (before.mean().round(1), after.mean().round(1), told)
+    columns = ["before, %", "after, %", "change, points"]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
 
 def curves_of(answers: pd.DataFrame) -> pd.DataFrame:

@@ -13,12 +13,12 @@ from typing import Any
 _FILES = {
     "images": (
         "cut_out cut_steps heatmap_grid image_grid looks_grid "
-        "looks_row maps_grid mask_gallery parts_grid phrase_figure "
+        "looks_row maps_grid mask_gallery parts_grid phrase_figure scene_figure "
         "subset_grid "
     ),
     "shaded_text": "shaded_html shaded_methods",
     "shared": (
-        "KINDS added_bars dose_response family_curves model_lines model_scales name_points "
+        "KINDS added_bars dose_response family_curves model_lines model_scales "
         "paired_changes perturbation_curves rate_curves score_bars"
     ),
     "style": (

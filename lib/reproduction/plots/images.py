@@ -185,7 +185,8 @@ def parts_grid(parts: Sequence[Batch], names: Sequence[str], looks: Mapping[str,
 def looks_row(batch: Batch, name: str, looks: Mapping[str, Look]) -> Figure:
     """One image under its `name`, and what each model sees in it, answers, has on the object."""
     pixels, mask = pixels_of(batch.images[0]), batch.masks[0, 0]
-    tiles = [Tile(pixels, f"the image:\n{name}")]
+    fills = 100 * float(mask.float().mean())
+    tiles = [Tile(pixels, f"the image: {name}\nthe object fills {fills:.0f} %")]
     for model, seen in looks.items():
         title = f"{model}: {seen.titles[0]}\n{seen.on_object_pct[0]:.0f} % on the object"
         tiles.append(Tile(pixels, title, seen.colours[0], seen.heatmaps[0, 0], mask))
@@ -251,12 +252,37 @@ def maps_grid(
     are drawn in two colours, each over its own largest size, all others each over its own range.
     One that is NaN, as some methods publish it, stays dark.
     """
-    size, rows = tuple(batch.images.shape[-2:]), []
-    for name, values in maps.items():
-        found = values.detach().cpu().nan_to_num()
-        heat = to_heatmap(found, size, grid, normalise=not (found < 0).any())
-        rows.append((named(name).replace("|", " x\n"), heat))
+    size = tuple(batch.images.shape[-2:])
+    heats = {name: _heat(values, size, grid) for name, values in maps.items()}
+    rows = [(named(name).replace("|", " x\n"), heat) for name, heat in heats.items()]
     return heatmap_grid(batch.images, rows, titles, masks=batch.masks)
+
+
+def scene_figure(
+    scene: Batch,
+    drawn: Images,
+    titles: Sequence[str],
+    maps: Mapping[str, Float[Tensor, "1 patches"]],
+    grid: tuple[int, int],
+) -> Figure:
+    """A scene as it is `drawn` whole and without parts, and below, in two rows, maps of it.
+
+    `titles` are those of the first row; a map's name is its title. Drawn as by `maps_grid`.
+    """
+    top = [Tile(pixels_of(image), title) for image, title in zip(drawn, titles, strict=True)]
+    whole, mask, below = pixels_of(scene.images[0]), scene.masks[0, 0], []
+    for name, values in maps.items():
+        heat = _heat(values, tuple(whole.shape[:2]), grid)[0, 0]
+        below.append(Tile(whole, name, heat=heat, mask=mask, signed=bool((heat < 0).any())))
+    half = -(-len(below) // 2)
+    rows = [("", top), ("", below[:half]), ("", below[half:])]
+    return tile_grid(rows, keys=[Line2D([], [], label="the object", **OUTLINE)])
+
+
+def _heat(values: Tensor, size: tuple[int, int], grid: tuple[int, int]) -> Heatmaps:
+    """Over each map's own range; with values below 0 they stay as they are."""
+    found = values.detach().cpu().nan_to_num()
+    return to_heatmap(found, size, grid, normalise=not (found < 0).any())
 
 
 def cut_out(images: Images, masks: Masks) -> Images:

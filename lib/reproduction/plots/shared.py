@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.transforms import Bbox
 
 from relevit.choices.finetuning import FinetuneChoices
 from relevit.evaluate.segmentation import METRICS
@@ -352,21 +350,3 @@ def family_curves(
         figure.legend(handles=[line], loc="outside lower right", frameon=False)
     figure.suptitle(title, fontsize=10)
     return figure, axes
-
-
-def name_points(axis: Axes, x: pd.Series, y: pd.Series) -> None:
-    """The names of points, each at the first of four places where it covers no point or name."""
-    axis.figure.draw_without_rendering()  # which settles where things are
-    radius = axis.figure.dpi / 24  # three typographical points, those of a dot
-    dots = axis.transData.transform(np.column_stack([x, y]))
-    taken = [Bbox([dot - radius, dot + radius]) for dot in dots]
-    for name in x.index:
-        at = {"xytext": (0, 0), "textcoords": "offset points", "fontsize": 8}
-        text = axis.annotate(named(name), (x[name], y[name]), **at)
-        for right, up in ((4, 3), (4, -9), (-4, 3), (-4, -9)):
-            text.set(ha="left" if right > 0 else "right")
-            text.xyann = right, up
-            box = text.get_window_extent()
-            if not any(box.overlaps(other) for other in taken):
-                break
-        taken.append(box)

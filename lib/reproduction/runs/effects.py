@@ -60,6 +60,7 @@ LEANING = {  # what a table for people calls these figures
     "on_object_pct": "on the object, %",
 }
 LOSSES = "background", "relevance"  # of the terms on the map, as logs have them
+FLAT = "of a flat map"  # the zero of relevance on the object
 FIGURES = "figures"  # what a summary calls those that `beside_preset` reads
 METHOD_TITLES = {"gradmask": "GradMask", "rrr": "RRR", "relevance": "ours"}
 MASKS = {"annotated": "annotated", "tokencut": "TokenCut's"}
@@ -427,15 +428,22 @@ def points(row: Mapping[str, float], value: str, low: str, high: str) -> str:
     return middle and f"{middle} ({ends[0]} to {ends[1]})"
 
 
-def before_and_after(looks: Sequence[Look]) -> pd.DataFrame:
-    """Two looks at the same images: before, after, change."""
+def before_and_after(looks: Sequence[Look], filled_pct: float) -> pd.DataFrame:
+    """Two looks at the same images: before, after, change.
+
+    Beside the relevance on the object stands its zero: what a flat map has there, of images that
+    the object fills to so many percent.
+    """
+    on = "relevance on the object, %"
     figures = {
-        "relevance on the object, %": [float(seen.on_object_pct.mean()) for seen in looks],
+        on: [float(seen.on_object_pct.mean()) for seen in looks],
         "overlap of map and mask (IoU), %": [float(seen.iou_pct.mean()) for seen in looks],
         "right answers, %": [100 * float(seen.right.float().mean()) for seen in looks],
     }
     table = pd.DataFrame(figures, index=["before", "after"], dtype=float).T
-    return table.assign(change=table["after"] - table["before"])
+    table["change"] = table["after"] - table["before"]
+    table.loc[on, FLAT] = filled_pct
+    return table
 
 
 def searched_logs(rows: Iterable[Row]) -> dict[float, History]:

@@ -70,13 +70,9 @@ def test_worths_are_falls_of_the_answered_logit_and_of_nothing_for_hidden_parts(
     assert (values - worths).abs().nanmean() > 0.1
 
 
-def test_context_has_all_worth_but_the_animals_and_a_scene_tells_by_its_thing():
+def test_what_speaks_against_the_class_has_no_share():
     worths = torch.tensor([[3.0, math.nan, 1.0, 0.0], [3.0, -1.0, math.nan, 2.0]])
-    assert causal.context_pct(worths) == pytest.approx(100 * (1 - 3 / (3 - 1 + 1 + 1)))
-    bare = torch.tensor([[1.0, math.nan, math.nan, 1.0]])  # no things there
-    assert causal.context_pct(bare) == 50
-    assert causal.telling_scene(worths) == (0, "thing 2")
-    assert causal.telling_scene(worths.flip(0)) == (1, "thing 2")
+    assert causal.shares_pct(worths).tolist() == [[75, 0, 25, 0], [60, 0, 0, 40]]
     table = causal.worths_table({"original": worths, "with": worths}, "a")
     assert table["model_run"].tolist() == ["original"] * 2 + ["with"] * 2
     assert table[[*PARTS]].iloc[2].to_list()[2] == 1 and table["dataset"].eq("a").all()

@@ -141,16 +141,16 @@ def test_both_tests_of_runs_become_tables_and_one_change_in_words(micro, build_v
     assert list(tables["finetuned_images"]) == ["model_run", "index", "iou_pct", "right"]
     assert len(tables["finetuned_images"]) == 3 * 5
     assert set(tables["finetuned_perturbation"]["model_run"]) == set(models)
-    worths = {"original": torch.tensor([[3.0, 0, 0, 1]]), "with": torch.tensor([[4.0, 0, 0, 0]])}
-    found = made.finetuning_changes(tables, worths)
-    assert found.loc["worth of texture and things"].tolist() == [25, 0, -25]
-    values = tables["finetuned_segmentation"].pivot(
-        index="model_run", columns="metric", values="value_pct"
-    )["miou_pct"]
-    after = (values["seed0"] + values["seed1"]) / 2
-    expected = [values["original"], after, after - values["original"]]
-    assert found.loc["mIoU"].tolist() == pytest.approx(expected)
-    assert len(found) == 7 and len(made.finetuning_changes(tables)) == 6
+    found = made.finetuning_changes(tested, pictures.masks, (4, 4))
+    for kind, name, metric, words in (
+        ("segmentation", "metric", "miou_pct", "mIoU"),
+        ("perturbation", "direction", "positive", "area, most relevant first"),
+    ):
+        table = tables[f"finetuned_{kind}"].set_index(["model_run", name]).xs(metric, level=name)
+        values = table["value_pct" if name == "metric" else "auc_pct"]
+        before, after = values["original"], (values["seed0"] + values["seed1"]) / 2
+        assert found.loc[words].tolist()[:2] == [before.round(1), after.round(1)]
+        assert found.loc[words, "change, points"].startswith(f"{after - before:+z.1f} (")
 
 
 def test_kinds_of_answers_have_areas_and_curves_of_their_own(micro, pictures):
@@ -161,10 +161,3 @@ def test_kinds_of_answers_have_areas_and_curves_of_their_own(micro, pictures):
     assert areas["model"].tolist() == ["b"] * 4 + ["a"] * 4
     assert areas["auc_pct"][:4].tolist() == area_table(rows)["auc_pct"].tolist()
     assert made.curves_of(rows)["method"].tolist() == ["gae"] * 4 + ["random"] * 4
-
-
-def test_the_best_by_overlap_are_named_with_it():
-    rows = [("m", *row) for row in (("a", "miou_pct", 1.0), ("b", "miou_pct", 3.0),
-                                    ("c", "miou_pct", 2.0), ("a", "map_pct", 9.0))]  # fmt: skip
-    table = pd.DataFrame(rows, columns=["model", "method", "metric", "value_pct"])
-    assert made.best_methods(table).loc["m"].tolist()[:2] == ["b 3.0 %", "c 2.0 %"]

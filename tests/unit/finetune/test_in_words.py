@@ -61,9 +61,10 @@ def test_before_and_after_are_means_over_the_images():
             (torch.tensor([40.0, 50.0]), [RIGHT, WRONG]),
         )
     ]
-    table = effects.before_and_after(looks)
-    assert list(table) == ["before", "after", "change"]
-    assert table.to_numpy().tolist() == [[20, 45, 25], [21, 46, 25], [100, 50, -50]]
+    table = effects.before_and_after(looks, 15.0)
+    assert list(table) == ["before", "after", "change", effects.FLAT]
+    assert table.iloc[:, :3].to_numpy().tolist() == [[20, 45, 25], [21, 46, 25], [100, 50, -50]]
+    assert table[effects.FLAT].dropna().to_dict() == {"relevance on the object, %": 15.0}
 
 
 def test_a_run_of_ablations_is_called_by_what_it_has_other_than_all_terms():

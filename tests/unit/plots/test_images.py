@@ -76,7 +76,7 @@ def test_one_image_or_those_of_several_sets_stand_with_what_models_see():
     seen = Look(heat, none.long(), none, none, none, ["dog", "cat"], [LOSS, GAIN])
     one = Batch(IMAGES[:1], torch.zeros(1, 1, 8, 8).bool(), torch.zeros(1).long())
     row = tiles(pictures.looks_row(one, "cat", {"with": seen}))
-    titles = ["the image:\ncat", "with: dog\n0 % on the object"]
+    titles = ["the image: cat\nthe object fills 0 %", "with: dog\n0 % on the object"]
     assert [axis.get_title() for axis in row] == titles
     drawn = tiles(pictures.parts_grid([one, one], ["a:\ncat", "r:\ncat"], {"with": seen}))
     assert [axis.get_title() for axis in drawn] == ["a:\ncat", "r:\ncat", "dog", "cat"]
@@ -93,6 +93,17 @@ def test_two_phrases_of_an_image_are_side_by_side():
     peaks = [divmod(int(axis.images[1].get_array().argmax()), 8) for axis in drawn[4:]]
     assert [(row // 4, column // 4) for row, column in peaks] == [(0, 1), (1, 0), (0, 0), (1, 1)]
     assert [len(axis.collections) for axis in drawn[4:]] == [0, 1, 0, 0], "what is asked for"
+
+
+def test_a_scene_stands_above_its_maps_with_its_object_outlined():
+    masks = torch.zeros(1, 1, 8, 8).bool()
+    masks[:, :, 2:5, 2:5] = True
+    one = Batch(IMAGES[:1], masks, torch.zeros(1).long())
+    maps = {"gae: 5 %": torch.tensor([[1.0, 0, 0, 0]]), "lrp: 9 %": torch.tensor([[-2.0, 0, 0, 1]])}
+    drawn = tiles(pictures.scene_figure(one, IMAGES[:2], ["whole", "without"], maps, (2, 2)))
+    assert [axis.get_title() for axis in drawn] == ["whole", "without", *maps]
+    assert [len(axis.collections) for axis in drawn] == [0, 0, 1, 1]
+    assert [float(axis.images[1].get_array().min()) for axis in drawn[2:]] == [0, -1]
 
 
 def test_maps_of_methods_keep_their_signs_and_one_without_numbers_stays_dark():
