@@ -33,6 +33,7 @@ from relevit.evaluate.perturbation import (
     Erasing,
     accuracy_curves,
     auc_table,
+    image_auc_pct,
     judged,
     perturbation_rows,
 )
@@ -309,6 +310,13 @@ def area_table(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataF
     rule = options(protocol, "auc_weights")
     tables = {name: auc_table(own, **rule) for name, own in rows.groupby("method", sort=False)}
     return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
+
+
+def area_by_image(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataFrame:
+    """What `area_table` has the mean of: a row an image, a column a direction and method."""
+    rule = options(protocol, "auc_weights")
+    areas = [image_auc_pct(own, **rule).assign(method=name) for name, own in rows.groupby("method")]
+    return pd.concat(areas).pivot(index="index", columns=["direction", "method"], values="auc_pct")
 
 
 def maps_of_both(
