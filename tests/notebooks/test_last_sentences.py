@@ -100,13 +100,24 @@ TOLD = {  # words that are said at this turn alone
     },
     "09a_text": {
         "above": ["points: token-wise leads it", "leads in 1, trails in 0"],
-        "between": ["leads it or trails it cannot be told", "would take 90 to 90 texts"],
+        "between": [
+            "leads it or trails it cannot be told",
+            "2 comparisons: 0 leave 0 out, by luck alone 0.1 would; 0 still would",
+            "would take 90 to 90 texts",
+        ],
         "below": ["points: token-wise trails it", "leads in 0, trails in 1"],
     },
     "06_attribution": {
-        "above": ["GAE: 58 % (54 to 62). It follows the question.", "in 1 of 1 it follows"],
-        "between": "GAE: 50 % (46 to 54). A coin may do as well.",
-        "below": "GAE: 42 % (38 to 46). It points at the other animal.",
+        "above": [
+            "GAE: 58 % (54 to 62). It follows the question.",
+            "in 1 of 1 it follows",
+            "mean over blocks: +8.0 (+7.7 to +8.3) points: it follows more often.",
+        ],
+        "between": ["GAE: 50 % (46 to 54). A coin may do as well.", "whether it follows more"],
+        "below": [
+            "GAE: 42 % (38 to 46). It points at the other animal.",
+            "points: it follows less often.",
+        ],
     },
     "07_segmentation": {
         "above": ["GAE is truer.", "it rewards more than the worth of parts"],
@@ -149,7 +160,9 @@ def pointing(lead: float) -> dict:
     ends = {"low_pct": rows["own_object_pct"] - 4, "high_pct": rows["own_object_pct"] + 4}
     rows = rows.assign(**ends)
     by_block = rows[rows["method"] == "gae"].assign(way="entry by entry", block=1)
-    return {"two_objects": rows, "duo": range(COUNT), "by_block": by_block}
+    wiggle = torch.tensor([1.0, -1.0]).repeat(COUNT // 2)
+    hits = {"entry by entry": [0.5 + (lead + wiggle) / 100], "a head": [0.5 + 0 * wiggle]}
+    return {"two_objects": rows, "duo": range(COUNT), "by_block": by_block, "hits": hits}
 
 
 def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
