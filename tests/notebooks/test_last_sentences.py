@@ -161,8 +161,8 @@ def pointing(lead: float) -> dict:
     rows = rows.assign(**ends)
     by_block = rows[rows["method"] == "gae"].assign(way="entry by entry", block=1)
     wiggle = torch.tensor([1.0, -1.0]).repeat(COUNT // 2)
-    hits = {"entry by entry": [0.5 + (lead + wiggle) / 100], "a head": [0.5 + 0 * wiggle]}
-    return {"two_objects": rows, "duo": range(COUNT), "by_block": by_block, "hits": hits}
+    ways = {"one": 50 + lead + wiggle, "other": 50 + 0 * wiggle}
+    return {"two_objects": rows, "duo": range(COUNT), "by_block": by_block} | ways
 
 
 def truth(lead: float, outline: float = 0.0, worth: float = 0.0) -> dict:
