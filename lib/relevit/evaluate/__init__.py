@@ -15,6 +15,7 @@ from relevit.evaluate.looking import (
     look_rows,
     most_moved,
     pointing_table,
+    points_at_own,
 )
 from relevit.evaluate.perturbation import Erasing, accuracy_curves
 from relevit.evaluate.predictions import Classifier, accuracy_table, predict

@@ -6,6 +6,8 @@ classes, dataset, metric, and the change in points.
 
 from __future__ import annotations
 
+import re
+
 import pandas as pd
 
 from reproduction.paper.published import (
@@ -134,28 +136,34 @@ def compared(published: pd.DataFrame, ours: pd.DataFrame, metric: str = "") -> p
 def variants_beside(changes: pd.DataFrame) -> pd.DataFrame:
     """RobustViT T4 and supplement T8, mean over ViT-B and DeiT-B, beside ours: change of top-1.
 
-    `changes` is of `accuracies.changes` by variant. Index: variants that both have, as the paper
-    calls them; columns: paper and ours on `val` and on the average of the shifted sets, in points.
+    `changes` is of `accuracies.changes` by variant, with the ends of the average's interval. Index:
+    variants that both have, as the paper calls them; columns: paper and ours on `val` and on the
+    average of the shifted sets, there with the interval (from, to), in points.
     """
     sets = {"val": "val", SHIFTED_AVERAGE: "shifted sets"}
-    sides = {"paper": published_ablations(), "ours": changes.rename(paper_variants(changes.index))}
+    ours = changes.rename(paper_variants(changes.index))
+    sides = {"paper": published_ablations(), "ours": ours}
     sides = {name: table[list(sets)].rename(columns=sets) for name, table in sides.items()}
+    for name, end in {"from": "low_pts", "to": "high_pts"}.items():
+        sides[name] = ours[[end]].set_axis(["shifted sets"], axis=1)
     both = pd.concat(sides, axis=1, join="inner").swaplevel(axis=1)
     return both[list(sets.values())].rename_axis("variant")
 
 
 def halves_beside(ablation: pd.DataFrame) -> pd.DataFrame:
-    """Beyond Intuition T4 beside ours, of ViT-B on ImageNet: the five rows that it compares.
+    """Beyond Intuition T4, of ViT-B on ImageNet, beside ours.
 
-    `ablation` is of `measures.ablation_table`. Index: perception and feedback; columns: paper and
-    ours of each of three scores in percent.
+    `ablation` is of `measures.ablation_table`. Index: perception and feedback; columns: paper, ours
+    and its interval (from, to) of each of three scores in percent.
     """
     keys = ["perception", "feedback"]
     sides = {"paper": published_ablation(), "ours": ablation}
-    sides = {name: table.set_index(keys)[list(SCORES)] for name, table in sides.items()}
-    both = pd.concat(sides, axis=1).drop([("none", "integrated_gradient"), ("head_wise", "none")])
-    both = both.swaplevel(axis=1)[list(SCORES)].rename(columns=SCORES, level=0)
-    return both.rename(index=lambda name: name.replace("_", " "))
+    for name, end in {"from": "low", "to": "high"}.items():
+        ends = {re.sub("(_auc)?_pct$", f"_{end}_pct", score): score for score in SCORES}
+        sides[name] = ablation[[*keys, *ends]].rename(columns=ends)
+    told = {name: table.set_index(keys)[list(SCORES)] for name, table in sides.items()}
+    both = pd.concat(told, axis=1).swaplevel(axis=1)[list(SCORES)]
+    return both.rename(columns=SCORES, level=0).rename(index=lambda name: name.replace("_", " "))
 
 
 def row_name(method: str, protocol: str) -> str:

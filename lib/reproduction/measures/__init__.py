@@ -32,6 +32,7 @@ from reproduction.measures.methods import (
     IN_WORDS,
     ablation_maps,
     ablation_table,
+    area_by_image,
     area_table,
     area_tables,
     chance_maps,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
+import numpy as np
 import pandas as pd
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -22,7 +23,6 @@ from relevit.data.image_set import ImageSet
 from relevit.evaluate.frozen_features import knn_answers
 from relevit.evaluate.intervals import estimate, shared_variance
 from relevit.models.spec import View
-from reproduction.measures import robustness
 from reproduction.params.cells import Params
 
 KNOWN_VECTORS = "known"  # their name among the vectors
@@ -110,7 +110,7 @@ def answers(
 
 
 def probe_table(vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet]) -> pd.DataFrame:
-    """A linear probe on the same vectors: model_run, data, accuracy_pct, test.
+    """A linear probe on the same vectors: model_run, data, accuracy_pct, test, images.
 
     A new head for the known classes, and nothing else, is trained on them. Ten thousand classes
     would take days.
@@ -122,8 +122,8 @@ def probe_table(vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet]
         head = LogisticRegression(max_iter=2000).fit(of[KNOWN_VECTORS].cpu(), known.labels)
         for name, part in asked.items():
             right = head.score(of[name].cpu(), part.labels)
-            rows.append((run, name, 100 * right, "linear probe"))
-    return pd.DataFrame(rows, columns=["model_run", "data", "accuracy_pct", "test"])
+            rows.append((run, name, 100 * right, "linear probe", len(part)))
+    return pd.DataFrame(rows, columns=["model_run", "data", "accuracy_pct", "test", "images"])
 
 
 def by_model(nearest: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
@@ -148,28 +148,38 @@ def knn_table(answers: pd.DataFrame) -> pd.DataFrame:
     return groups.agg(images="size", accuracy_pct="mean").reset_index()
 
 
-def knn_changes(answers: pd.DataFrame) -> pd.DataFrame:
+def knn_changes(answers: pd.DataFrame, less: str = "original") -> pd.DataFrame:
     """What finetuning changed, image by image, with its interval; one row a data set and k.
 
-    Columns: data, k, images, seeds, change_pts (mean over the finetuned runs), change_std_pts
-    (sample deviation over the runs, NaN for one), low_pts, high_pts and standard_error_pts
-    (what images add to the error of the mean over runs).
-    Raises: ValueError without 'original', without another run, or when runs hold other images.
+    Each `seed<N>` less the `original`, or less its own twin `without<N>`.
+    Columns: data, k, images, seeds, change_pts (mean over the seeds), change_std_pts
+    (sample deviation over the seeds, NaN for one), low_pts, high_pts and standard_error_pts
+    (what images add to the error of the mean over seeds).
+    Raises: KeyError without the other, ValueError without a seed or when runs hold other images.
     """
     rows = []
     for (data, k), part in answers.groupby(["data", "k"], sort=False):
-        # The rank of a label that is not the answer is unknown: 1.
-        wrong = part["label"] != part["prediction"]
-        part = part.assign(dataset=data, label_rank=wrong.astype(int))
-        pairs = robustness.paired_changes(part)
-        wide = pairs.pivot(index="index", columns="model_run", values="change_top1_pts")
-        runs = [wide.T.to_numpy()]
-        rows.append((data, k, *wide.shape, *estimate(runs), shared_variance(runs) ** 0.5))
+        right = part.assign(right=100.0 * (part["label"] == part["prediction"]))
+        wide = right.pivot(index="index", columns="model_run", values="right")
+        seeds = [name for name in wide if name.startswith("seed")]
+        others = [less if less in wide else name.replace("seed", less) for name in seeds]
+        runs = [(wide[seeds].to_numpy() - wide[others].to_numpy()).T]
+        if not seeds or np.isnan(runs[0]).any():
+            raise ValueError(
+                f"knn_changes: {len(seeds)} seeds, {int(wide.isna().sum().sum())} answers missing; "
+                "give answers of each run to the same images"
+            )
+        rows.append((data, k, *runs[0].T.shape, *estimate(runs), shared_variance(runs) ** 0.5))
     columns = ["data", "k", "images", "seeds", "change_pts", "change_std_pts", "low_pts"]
     return pd.DataFrame(rows, columns=[*columns, "high_pts", "standard_error_pts"])
 
 
-def changes_in_words(changes: pd.DataFrame) -> pd.DataFrame:
-    """`knn_changes` for people, beside the paper's mean change."""
-    found = changes.set_index(["data", "k"])[list(WORDS)].rename(columns=WORDS)
-    return found.assign(paper=changes["k"].map(PAPER_CHANGES_PTS).to_numpy())
+def changes_in_words(sides: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """`knn_changes` for people, by what each is less, beside the paper's mean change."""
+    told = {
+        name: table.set_index(["data", "k", "images", "seeds"])[list(WORDS)].rename(columns=WORDS)
+        for name, table in sides.items()
+    }
+    found = pd.concat(told, axis=1)
+    found["paper, less original", ""] = found.index.get_level_values("k").map(PAPER_CHANGES_PTS)
+    return found

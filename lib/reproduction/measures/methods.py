@@ -311,6 +311,13 @@ def area_table(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataF
     return pd.concat(tables, names=["method"]).reset_index("method").reset_index(drop=True)
 
 
+def area_by_image(rows: pd.DataFrame, protocol: Protocol = "published") -> pd.DataFrame:
+    """What `area_table` has the mean of: a row an image, a column a direction and method."""
+    rule = options(protocol, "auc_weights")
+    areas = [image_auc_pct(own, **rule).assign(method=name) for name, own in rows.groupby("method")]
+    return pd.concat(areas).pivot(index="index", columns=["direction", "method"], values="auc_pct")
+
+
 def maps_of_both(
     model: nn.Module,
     spec: ModelSpec,

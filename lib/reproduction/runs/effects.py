@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pandas.io.formats.style import Styler
 from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 
@@ -106,8 +105,6 @@ MAPS = {  # of 05a_ablations and its study, and what trains without a map
 BLOCKS = {"": "", "1": ", last block", "2": ", last two blocks", "3": ", last three blocks"}
 WORDS = {  # what `maps_in_words` calls the columns
     "change_pts": "change",
-    "low_pts": "at least",
-    "high_pts": "at most",
     "over_label_pts": "over labels",
     "over_swap_pts": "over swap",
     "over_same_pts": "over GAE, same blocks",
@@ -601,14 +598,20 @@ def map_told(arm: str) -> str:
     return MAPS.get(name, name) + BLOCKS.get(blocks, f", last {blocks} blocks")
 
 
-def maps_in_words(maps: pd.DataFrame) -> Styler:
-    """What `compared` has of the maps of 05a_ablations, the largest change first."""
-    known = {name: WORDS[name] for name in WORDS if name in maps and maps[name].notna().any()}
-    table = maps[list(known)].rename(columns=known, index=map_told)
-    table = table.sort_values("change", ascending=False).rename_axis("map")
-    with_sign = [known[name] for name in known if name.endswith("_pts") and "gap" not in name]
-    styled = table.style.format("{:.1f}", na_rep="")
-    return styled.format("{:+z.1f}", na_rep="", subset=with_sign)
+def maps_in_words(maps: pd.DataFrame) -> pd.DataFrame:
+    """What `compared` has of the maps of 05a_ablations, the largest change first.
+
+    Behind what has an interval this stands in brackets.
+    """
+    rows = maps.sort_values("change_pts", ascending=False)
+    found = pd.DataFrame(index=rows.index)
+    for name, words in WORDS.items():
+        if name in rows and rows[name].notna().any():
+            of = name.removesuffix("pts").replace("change_", "")
+            ends = f"{of}low_pts", f"{of}high_pts"
+            plain = signed if name == "val_pts" else "{:.1f}".format
+            found[words] = _points(rows, name, *ends) if ends[0] in rows else rows[name].map(plain)
+    return found.rename(index=map_told).rename_axis("map")
 
 
 def _points(rows: pd.DataFrame, value: str, low: str, high: str) -> pd.Series:

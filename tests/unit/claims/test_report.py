@@ -8,7 +8,7 @@ import pytest
 
 from reproduction import claims
 from reproduction.claims import decided
-from reproduction.paper import published_ablation, published_ablations, published_rows
+from reproduction.paper import published_ablations, published_rows
 
 from . import papers
 
@@ -79,12 +79,13 @@ def test_tables_are_read_by_stage_or_stem(tmp_path):
         tables["same"]
 
 
-def test_perception_times_feedback_has_the_five_rows_that_are_compared():
-    found = claims.halves_beside(published_ablation().iloc[::-1])
-    assert len(found) == 5 and ("token wise", "integrated gradient") in found.index
+def test_perception_times_feedback_has_all_rows_and_our_intervals():
+    ours = papers.combinations()["06a_attribution/ablation"].iloc[::-1]
+    found = claims.halves_beside(ours)
+    assert len(found) == 7 and ("token wise", "integrated gradient") in found.index
     for score in ("mIoU, higher is better", "positive, lower is better"):
-        assert list(found[score]) == ["paper", "ours"]
-        assert found[score]["paper"].equals(found[score]["ours"])
+        assert list(found[score]) == ["paper", "ours", "from", "to"]
+        assert all(found[score]["paper"].equals(found[score][name]) for name in found[score])
 
 
 def test_our_variants_stand_in_the_rows_of_the_papers_that_have_the_same_class_term():
@@ -92,10 +93,13 @@ def test_our_variants_stand_in_the_rows_of_the_papers_that_have_the_same_class_t
     named = {"full": "confidence", "ground_truth": "full"}
     ours = theirs.rename(index=named)[::-1]
     ours.loc["exact_gradient"] = 1.0  # which the paper has not
+    ours["low_pts"], ours["high_pts"] = ours["shifted_average"] - 2, ours["shifted_average"] + 2
     found = claims.variants_beside(ours)
     assert list(found.index) == list(theirs.index)
     assert found["val"]["paper"].equals(found["val"]["ours"])
     assert found["shifted sets"]["ours"].tolist() == theirs["shifted_average"].tolist()
+    width = found["shifted sets"]["to"] - found["shifted sets"]["from"]
+    assert width.round(9).eq(4).all()
 
 
 def test_the_papers_own_numbers_beside_themselves_differ_by_what_is_added():

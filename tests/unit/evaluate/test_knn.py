@@ -1,6 +1,7 @@
 """k-NN finds what scikit-learn finds, ties go to the nearest, and changes are paired."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sklearn.neighbors import KNeighborsClassifier
@@ -85,6 +86,29 @@ def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():
     assert wide.loc["val"].index.tolist() == ["k = 1", "k = 3", "linear probe"]
     assert set(wide) == {"original", "without", "with"}
     assert len(knn.by_model(knn.knn_table(answers), probes.head(0))) == 3 * 2 * 2
-    said = knn.changes_in_words(knn.knn_changes(answers))
-    assert list(said) == ["change, points", "from", "to", "paper"]
-    assert said["change, points"].eq(0).all() and said.loc[("val", 1), "paper"] == 5.37
+
+
+def test_a_seed_is_held_against_the_original_and_against_its_own_twin():
+    """Seed 3 gains one of four images on both, seed 4 loses it to its twin alone."""
+    rights = {"original": "0011", "seed3": "0111", "without3": "0011", "seed4": "0011",
+              "without4": "0111"}  # fmt: skip
+    answers = pd.DataFrame(
+        {
+            "data": "val",
+            "k": 1,
+            "model_run": run,
+            "index": place,
+            "label": 1,
+            "prediction": int(is_right),
+        }
+        for run, right in rights.items()
+        for place, is_right in enumerate(right)
+    )
+    by_original, by_twin = (knn.knn_changes(answers, less) for less in ("original", "without"))
+    assert by_original[["images", "seeds", "change_pts"]].values.tolist() == [[4, 2, 12.5]]
+    assert by_twin[["images", "seeds", "change_pts"]].values.tolist() == [[4, 2, 0]]
+    said = knn.changes_in_words({"less original": by_original, "less its twin": by_twin})
+    assert said["less original"]["change, points"].tolist() == [12.5]
+    assert said["paper, less original"].tolist() == [5.37]
+    with pytest.raises(ValueError, match="2 seeds, 1 answers missing"):
+        knn.knn_changes(answers[1:])

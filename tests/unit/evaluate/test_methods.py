@@ -76,13 +76,16 @@ def test_ablation_has_the_rows_of_the_paper(micro, pictures):
     whole = shared_maps(micro, SPEC, pictures.images, ["head_wise", "token_wise"])
     torch.testing.assert_close(maps["head_wise|integrated_gradient"], whole["head_wise"])
     torch.testing.assert_close(maps["token_wise|integrated_gradient"], whole["token_wise"])
-    areas = area_table(perturb(micro, SPEC, pictures, maps, HALF))
+    rows = perturb(micro, SPEC, pictures, maps, HALF)
+    areas, of_images = area_table(rows), made.area_by_image(rows)
     table = made.ablation_table(made.segmentation_table(maps, pictures.masks, (4, 4)), areas)
     assert list(zip(table["perception"], table["feedback"], strict=True)) == list(made.ABLATION)
     row = table.iloc[3]
     expected = areas[areas["method"] == "head_wise|integrated_gradient"].set_index("direction")
     assert row["positive_auc_pct"] == expected.loc["positive", "auc_pct"]
     assert row["negative_low_pct"] == expected.loc["negative", "low_pct"]
+    mean = of_images["positive", "head_wise|integrated_gradient"].mean()
+    assert mean == pytest.approx(row["positive_auc_pct"])
     assert not table.drop(columns=["perception", "feedback"]).isna().any(axis=None)
 
 
