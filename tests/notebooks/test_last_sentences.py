@@ -44,19 +44,13 @@ TOLD = {  # words that are said at this turn alone
     "04a_cures": {
         "above": [
             "its term trains.",
-            "- lead it: swap.",
-            "head alone, for 1 of 9 MiB: in the study +8.0 (+4.0 to +12.0) points: it leads",
-            "points: our method leads it",
+            "against the original +8.0 (+4.0 to +12.0) points: it gains.",
+            "points: relevance with annotated masks leads GradMask, published.",
         ],
-        "between": [
-            "- cannot be told from it: swap.",
-            "whether it leads relevance",
-            "whether our method leads it",
-        ],
+        "between": ["whether it gains or loses", "whether relevance with annotated masks leads"],
         "below": [
-            "- trail it: swap.",
-            "points: it trails relevance",
-            "points: our method trails it",
+            "points: it loses.",
+            "points: relevance with annotated masks trails GradMask, published.",
         ],
     },
     "05a_ablations": {
@@ -215,11 +209,10 @@ def nine_columns(lead: float) -> dict:
 
 def cures(lead: float) -> dict:
     gap = pd.DataFrame({"largest_difference": [max(lead, 0.0)]})
-    arms = pd.DataFrame([row(lead, "lead", arm="swap")])
-    cfg = SimpleNamespace(compared_model="tiny")
-    priced = pd.DataFrame([row(lead, "lead", memory_mib=1.0)], ["last_layer"])
-    priced.loc["relevance"] = {"memory_mib": 9.0}
-    tables = {"here": arms, "arms": arms, "priced": priced, "cfg": cfg}
+    numbers = row(lead) | row(lead, "lead", change_pts=lead, seeds=1)
+    arms = pd.DataFrame([numbers], ["GradMask, published"])
+    cfg = SimpleNamespace(compared_model="tiny", images_per_set=COUNT)
+    tables = {"arms": arms, "cfg": cfg, "OURS": "ours, annotated masks"}
     return {"gaps": {("gradmask", "published"): gap}} | tables
 
 
