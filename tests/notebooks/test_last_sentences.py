@@ -112,12 +112,13 @@ TOLD = {  # words that are said at this turn alone
         "below": ["relevance harmed.", "the model lost.", "points: the lean shrinks."],
     },
     "99_report": {
-        "above": ["Relevance adds to what the same training does without it.", "Of 7 claims:"],
-        "between": ["So few seeds do not tell whether relevance adds", "contradicted 8,"],
-        "below": [
-            "Relevance takes from what the same training does without it.",
-            "contradicted 16,",
+        "above": ["points: relevance adds to the same training", "Contradicted: 0 of these"],
+        "between": [
+            "points: whether relevance adds",
+            "contradicted 8,",
+            "Contradicted: 8 of these",
         ],
+        "below": ["points: relevance takes from the same", "contradicted 16,", "and in 16 of them"],
     },
 }
 
@@ -182,13 +183,13 @@ def own(lead: float) -> dict:
 
 
 def report(lead: float) -> dict:
-    row = {"world": "own", "arm": "ours", "classes": "all", "adds_pts": lead, "seeds": 3}
-    row |= {"adds_low_pts": lead - 4, "adds_high_pts": lead + 4}
+    added = row(lead, "adds", world="own", arm="ours", classes="all", seeds=3)
     verdicts = ["holds"] * 5 + ["contradicted"] * int(8 - lead) + ["undecided", "not testable"]
     table = pd.DataFrame({"verdict": verdicts, "decides": "decided", "reason": ""})
     table.iloc[-2, 1] = "about 2 times the seeds and images"
     table.iloc[-1, 2] = "05_ablations/ablations: no run has the class term of Eq. 4"
-    return {"added": pd.DataFrame([row]), "verdict_table": table}
+    each = table.assign(id=range(len(table)), size=3, sum=1).set_index(["verdict", "id"])
+    return {"added": pd.DataFrame([added]), "verdict_table": table, "each": each}
 
 
 def row(lead: float, name: str = "", **others) -> dict:
