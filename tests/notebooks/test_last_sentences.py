@@ -73,9 +73,17 @@ TOLD = {  # words that are said at this turn alone
         "below": ["points: the map fits it less", "points: the answer hangs less on it"],
     },
     "08a_iav": {
-        "above": ["supervised +8.00 (+4.00 to +12.00), rises", ", above 0.", "heads turn to it"],
-        "between": ["(-4.00 to +4.00), cannot be told", "so few images do not tell"],
-        "below": ["supervised -8.00 (-12.00 to -4.00), falls", ", below 0.", "heads turn away"],
+        "above": [
+            "the order of the kinds stays.",
+            ": supervised +8.00 (+4.00 to +12.00), rises",
+            "difference +8.00 (+4.00 to +12.00), above 0.",
+        ],
+        "between": ["(-4.00 to +4.00), cannot be told", "the order of the kinds is not told"],
+        "below": [
+            "the order of the kinds turns over",
+            ": supervised -8.00 (-12.00 to -4.00), falls",
+            "difference -8.00 (-12.00 to -4.00), below 0.",
+        ],
     },
     "09a_text": {
         "above": ["points: token-wise leads it", "leads in 1, trails in 0"],
@@ -252,22 +260,20 @@ def map_or_model(lead: float) -> dict:
 
 
 def pretrained(lead: float) -> dict:
+    """With the zero taken off the slopes lie by `lead`, and as the paper has them always above."""
     kinds = {"model": [*"abcd"], "kind": ["supervised", "self-supervised"] * 2}
-    ends = {"low": lead - 4, "high": lead + 4}
-    intervals = [{"map": "mask", "kind": kind, "slope": lead} | ends for kind in SLOPES]
-    tables = {
-        "slopes": kinds,
-        "intervals": intervals,
-        "change": [{"map": "mask", "change": lead} | ends],
+    intervals = [
+        {"map": name, "kind": kind, "slope": slope, "low": slope - 4, "high": slope + 4}
+        for name, slope in (("beyond", lead), ("smoothgrad", 9.0))
+        for kind in SLOPES
+    ]
+    tables = {"slopes": kinds, "intervals": intervals, "scores": {"image": [0, 1]}}
+    named = {
+        "PROPERTIES": {"iav_slope": "slope"},
+        "MAPS": {"beyond": "beyond", "smoothgrad": "own"},
     }
-    tables |= {"scores": {"image": [0, 1]}, "robustvit": {"image": [0, 1]}}
-    named = {"PROPERTIES": {"iav_slope": "slope"}, "MAPS": {"mask": "mask"}}
     apart = pd.Series({"iav_slope": lead > 0})
-    return (
-        {name: pd.DataFrame(rows) for name, rows in tables.items()}
-        | named
-        | {"turned": True, "apart": apart}
-    )
+    return {name: pd.DataFrame(rows) for name, rows in tables.items()} | named | {"apart": apart}
 
 
 def on_texts(lead: float) -> dict:
