@@ -142,7 +142,10 @@ VERBS = {  # up and down, of each sentence
         ("the animal adds", "costs"),
         ("the model gains", "loses"),
     ],
-    "04_cures": [("leads", "trails")],
+    "04_cures": [
+        ("leads relevance", "trails relevance"),
+        ("leads the swap on clouds", "trails the swap on clouds"),
+    ],
     "05_ablations": [
         ("term adds", "costs"),
         ("is larger", "is smaller"),
@@ -212,7 +215,8 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         table = pd.DataFrame([ends("lead", numbers)] * 4, pd.MultiIndex.from_tuples(cases))
         change = dict(zip(("change_pts", "low_pts", "high_pts"), numbers, strict=True))
         exact = pd.DataFrame([{"cure": "swap"} | change])
-        return {"found": found, "study": table, "exact": exact, "effects": effects}
+        known = {"found": found, "clouds": found, "study": table, "exact": exact}
+        return known | {"effects": effects}
     of_parts = {(run, "the background term"): numbers for run in found}
     loss = {"full": 0.03, "exact_gradient": 0.02}
     together = dict.fromkeys(found, (numbers, numbers))

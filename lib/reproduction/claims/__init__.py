@@ -26,6 +26,7 @@ from reproduction.claims.report import (
     added_told,
     findings,
     folded,
+    number_table,
     verdict_counts,
     verdict_page,
     verdict_table,

@@ -21,13 +21,7 @@ COUNTS = ["seeds", "images"]
 BASIS = ["by_seed_pts", "image_error_pts"]  # with these what an interval follows from
 ENDS = {"pts": "change_pts", **{name: name for name in ("low_pts", "high_pts", *BASIS)}}
 SETTINGS = {"ours": "our setting", "published": "the paper's terms"}  # arms of 03_robustness
-WORDS = {
-    "without_pts": "without",
-    "with_pts": "with",
-    "adds_pts": "relevance adds",
-    "adds_low_pts": "from",
-    "adds_high_pts": "to",
-}
+WORDS = {"without_pts": "without", "with_pts": "with", "adds_pts": "relevance adds"}
 
 
 def paired_change(
@@ -145,7 +139,7 @@ def nine_columns(added: pd.DataFrame, original_pct: pd.Series) -> pd.DataFrame:
     by set. Beside them what the paper's seven models gain, in the mean.
     """
     theirs = published_changes().set_index("dataset")["change_top1_pts"]
-    found = added.set_index("dataset")[list(WORDS)[:3]].rename(columns=WORDS)
+    found = added.set_index("dataset")[list(WORDS)].rename(columns=WORDS)
     found.insert(0, "original, %", original_pct)
     found["with, in the paper"] = theirs
     for name in ("original, %", "with, in the paper"):
@@ -154,9 +148,18 @@ def nine_columns(added: pd.DataFrame, original_pct: pd.Series) -> pd.DataFrame:
 
 
 def added_in_words(added: pd.DataFrame) -> pd.DataFrame:
-    """`added_table` of one world for people: changes of top-1 in points, on the shifted sets."""
+    """`added_table` of one world for people: changes of top-1 in points, on the shifted sets.
+
+    Each with its 95 % interval.
+    """
     table = added.replace({"arm": SETTINGS}).rename(columns={"arm": "setting"})
-    return table.set_index(["setting", "classes"])[list(WORDS)].rename(columns=WORDS)
+    table = table.set_index(["setting", "classes"])
+    told = {}
+    for name, word in WORDS.items():
+        ends = (name.replace("pts", end) for end in ("pts", "low_pts", "high_pts"))
+        numbers = table[[*ends]].itertuples(index=False)
+        told[word] = [f"{mean:+z.1f} ({low:+z.1f} to {high:+z.1f})" for mean, low, high in numbers]
+    return pd.DataFrame(told, table.index)
 
 
 def runs_of(answers: pd.DataFrame, arm: str) -> pd.DataFrame:
