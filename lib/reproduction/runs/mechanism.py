@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from relevit.base.files import project_root
 from relevit.base.results import read_rows
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.runs import effects
@@ -24,6 +25,7 @@ LOSSES = ("relevance", "readout", "l1")  # arms: GAE, the read-out, L1 on GAE
 MASKS = ("annotated", "ellipse", "others")
 MEDIATORS = ("on_object_pct", "background_gap_pts", "loss_pct")
 ARM = ["arm", "masks"]
+PREDICTED = project_root() / "docs" / "results" / "notes" / "why_predictions.csv"
 
 
 class Contrast(NamedTuple):
@@ -54,7 +56,7 @@ def contrasts() -> list[Contrast]:
 
 
 def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """By file: `why`, a row an arm and kind of masks; `why_contrasts`; `why_held`."""
+    """By file: `why`, a row an arm and kind of masks; what follows; and what was predicted."""
     answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
     figures = figures.assign(loss_pct=[loss_pct(run) for run in rows["run"]])
     right = answers.astype({"right": float})
@@ -72,7 +74,32 @@ def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame
         made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
     held = held_fixed(by_seed(right, figures, shifted))
     asked = [_asked(each, seen, figures, shifted) for each in contrasts()]
-    return {"why": pd.DataFrame(made), "why_contrasts": pd.DataFrame(asked), "why_held": held}
+    contrasted = pd.DataFrame(asked)
+    told = predicted(contrasted, held)
+    return {
+        "why": pd.DataFrame(made),
+        "why_contrasts": contrasted,
+        "why_held": held,
+        "why_predicted": told,
+    }
+
+
+def predicted(asked: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
+    """What was predicted before the runs (docs/results/notes/why_predictions.csv), and came out."""
+    found = {row["question"]: _told(row, "effect", "_pts") for row in asked.to_dict("records")}
+    found |= {f"held: {row['held']}": _told(row, "gradient_pts") for row in held.to_dict("records")}
+    first = asked.iloc[0].to_dict()  # GAE, exact masks: published less exact
+    looks = {"on the object": "on_object", "loss": "loss", "gap": "background_gap"}
+    of = "relevance, published less exact"
+    found |= {f"{words}: {of}": _told(first, name) for words, name in looks.items()}
+    table = pd.read_csv(PREDICTED)
+    table["found"] = table["question"].map(found)
+    return table.assign(held=(table["found"] == table["predicted"]).map({True: "yes", False: "no"}))
+
+
+def _told(row: dict[str, float], name: str, unit: str = "") -> str:
+    low, high = row[f"{name}_low{unit}"], row[f"{name}_high{unit}"]
+    return "above 0" if low > 0 else "below 0" if high < 0 else "not told"
 
 
 def _asked(

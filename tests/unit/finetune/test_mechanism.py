@@ -4,15 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from relevit.base.files import project_root
 from reproduction.params.cells import params_of
 from reproduction.params.preset import read_preset
 from reproduction.runs import grids, mechanism
-from reproduction.runs.mechanism import EXACT, LOSSES, MASKS, MEDIATORS, contrasts
+from reproduction.runs.mechanism import EXACT, LOSSES, MASKS, MEDIATORS, PREDICTED, contrasts
 from reproduction.runs.run import needs
 from reproduction.stages import preset_file
-
-PREDICTED = project_root() / "docs" / "results" / "notes" / "why_predictions.csv"
 
 
 def test_every_contrast_was_predicted_is_balanced_and_has_its_runs():
