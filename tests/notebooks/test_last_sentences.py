@@ -75,7 +75,7 @@ TOLD = {  # words that are said at this turn alone
     },
     "06a_attribution": {
         "above": [
-            "outlines, both halves less the other alone, 40 images: +8.0 (+7.7 to +8.3) points: p",
+            "outlines, head-wise less its other half, 40 images: +8.0 (+7.7 to +8.3) points: perce",
             "points: feedback adds",
             ": mostly one is found",
         ],
