@@ -118,7 +118,7 @@ def verdicts(report: Path) -> tuple[str, str, str]:
     """Counts, the rows that matter, and all verdicts, paper by paper, as HTML."""
     cells = nbformat.read(report, as_version=4).cells
     outputs = next(cell.outputs for cell in cells if cell.id == CLAIMS)
-    counts, page = (output.data["text/html"] for output in outputs)
+    counts, *_, page = (output.data["text/html"] for output in outputs)
     page = re.sub(r"<tr>(<td[^>]*>)(\w+-\d+)<", r'<tr id="\2">\1\2<', page)
     page = page.replace("<details><summary><b>", "<details open><summary><b>")
     return counts, _rows(page, [*FIVE]), page
