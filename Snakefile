@@ -73,8 +73,13 @@ def made(run):
 
 
 def ahead(name):
-    """Of these the order alone counts: a newer one makes nothing anew."""
-    return ancient([] if name in PAGE else [made(run) for run in sorted(AHEAD)])
+    """Of these the order alone counts: a newer one makes nothing anew.
+
+    Nor do they stand before what is there: Snakemake asks no more whether a job has changed that
+    waits for such a file which is yet to be made.
+    """
+    there = Path(f"{OUT}/{name}/summary.json").is_file()
+    return ancient([] if there or name in PAGE else [made(run) for run in sorted(AHEAD)])
 
 
 def summaries(notebooks):

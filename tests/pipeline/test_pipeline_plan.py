@@ -26,10 +26,10 @@ OWN = CURES | {"02_finetune", "03_robustness", "03a_robustness", "05_ablations"}
 AFTER_RUNS = END | OWN | {"07a_segmentation", "08a_iav"}
 
 
-def waiting(project: Path, monkeypatch) -> set[str]:
+def waiting(project: Path, monkeypatch, at_once: int = 2) -> set[str]:
     """What is left to make: stages by name, and `runs` for any number of them."""
     monkeypatch.chdir(project)
-    plan.write_plan(read_preset(preset_file(PRESET)), 2)
+    plan.write_plan(read_preset(preset_file(PRESET)), at_once)
     names = {message.split(":")[0] for message in pipeline.todo(PRESET)}
     return {"runs" if name.startswith("runs ") else name for name in names}
 
@@ -73,6 +73,13 @@ def test_changed_parameter_runs_what_follows_from_it(made, monkeypatch, name, va
     edit(made, name, **values)
     found = waiting(made, monkeypatch)
     assert found <= stages and found >= stages - {"02_finetune", "05_ablations"}
+
+
+def test_what_has_changed_is_made_beside_what_the_first_page_waits_for(made, monkeypatch):
+    """One job at a time is when all else waits for the runs of that page."""
+    edit(made, "00_start", images_per_set=60)
+    edit(made, "09_text", seed=7)
+    assert waiting(made, monkeypatch, at_once=1) >= {"00_start", "runs", "09_text", "09a_text"}
 
 
 def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypatch):
