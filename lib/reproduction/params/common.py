@@ -115,6 +115,15 @@ class Benchmark(Checked):
             )
         return data_root
 
+    @field_validator("originals")
+    @classmethod
+    def _can_be_trained(cls, originals: str, info: ValidationInfo) -> str:
+        if originals == "each" and info.data.get("data") == IMAGENET:
+            raise ValueError(
+                "originals each with data imagenet, where models are the published ones; give one"
+            )
+        return originals
+
     @field_validator("view_of")
     @classmethod
     def _is_known(cls, model: str | None, info: ValidationInfo) -> str | None:

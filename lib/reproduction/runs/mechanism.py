@@ -56,7 +56,21 @@ def contrasts() -> list[Contrast]:
 
 
 def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame]:
-    """By file: `why`, a row an arm and kind of masks; what follows; and what was predicted."""
+    """By file: `why`, a row an arm and kind of masks; what follows; and what was predicted.
+
+    Of the seeds that have all arms, so that each number is of the same originals.
+    Raises: ValueError for fewer than two of these.
+    """
+    asked = {arm for each in contrasts() for arm in (*each.more, *each.less)}
+    asked |= {(name, "annotated") for name in (ORIGINAL, "label", f"label{RULE}")}
+    each = rows.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
+    whole = [seed for seed, made in each.items() if asked <= made]
+    if len(whole) < 2:
+        raise ValueError(
+            f"why: seeds that have all {len(asked)} arms: {whole or 'none'}; two are needed, "
+            "make the rest by make why"
+        )
+    rows = rows[rows["seed"].isin(whole)]
     answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
     figures = figures.assign(loss_pct=[loss_pct(run) for run in rows["run"]])
     right = answers.astype({"right": float})
@@ -73,15 +87,9 @@ def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame
             row |= ends(difference(mine, label, shifted), "adds") if mine is not label else {}
         made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
     held = held_fixed(by_seed(right, figures, shifted))
-    asked = [_asked(each, seen, figures, shifted) for each in contrasts()]
-    contrasted = pd.DataFrame(asked)
-    told = predicted(contrasted, held)
-    return {
-        "why": pd.DataFrame(made),
-        "why_contrasts": contrasted,
-        "why_held": held,
-        "why_predicted": told,
-    }
+    told = pd.DataFrame([_asked(each, seen, figures, shifted) for each in contrasts()])
+    found = {"why": pd.DataFrame(made), "why_contrasts": told, "why_held": held}
+    return found | {"why_predicted": predicted(told, held)}
 
 
 def predicted(asked: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
@@ -109,7 +117,7 @@ def _asked(
     shifted: Sequence[str],
 ) -> dict[str, object]:
     key = ["seed", "dataset", "index"]
-    looks = figures.set_index([*ARM, "seed"])[list(MEDIATORS)]
+    looks = figures.set_index([*ARM, "seed"])[list(MEDIATORS)].sort_index()
     sides, places = [], []
     for side in (each.more, each.less):
         right = sum(seen[arm].set_index(key)["right"] for arm in side)
@@ -137,7 +145,7 @@ def loss_pct(run: object) -> float:
 
 
 def by_seed(right: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str]) -> pd.DataFrame:
-    """A row an arm of the eighteen and seed: what it adds to labels, and MEDIATORS."""
+    """What each of the eighteen adds to labels, and MEDIATORS: a row an arm and seed."""
     asked = right[right["dataset"].isin(shifted)]
     sets = asked.groupby([*ARM, "seed", "dataset"])["right"].mean()
     top1 = 100 * sets.groupby([*ARM, "seed"]).mean()

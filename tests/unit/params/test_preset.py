@@ -74,6 +74,10 @@ def test_missing_file_is_named(tmp_path):
     ("values", "text"),
     [
         ({"data": "imagenet"}, "data 'imagenet' without data_root; give the folder that holds the"),
+        (
+            {"data": "imagenet", "data_root": "x", "originals": "each"},
+            "originals each with data imagenet, where models are the published ones; give one",
+        ),
         ({"preprocessing": "timm"}, "preprocessing timm without it; give the preset's own model"),
         (
             {"data": "imagenette"},
