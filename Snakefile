@@ -92,7 +92,7 @@ for name, job in HAS.items():
         name: name
         message: f"{name}: {job['about']}"
         input:
-            notebook=job["file"],
+            notebook=ancient(job["file"]),  # of its code the parameters' file tells
             params=f"{OUT}/params/{name}.yaml",
             before=summaries(job["before"]),
             runs=[made(run) for run in job["runs"]],

@@ -82,6 +82,17 @@ def test_what_has_changed_is_made_beside_what_the_first_page_waits_for(made, mon
     assert waiting(made, monkeypatch, at_once=1) >= {"00_start", "runs", "09_text", "09a_text"}
 
 
+def test_a_stage_is_made_anew_for_another_cell_and_not_for_a_sentence(made, monkeypatch):
+    path = made / "notebooks" / "09_text.ipynb"
+    notebook = json.loads(path.read_text())
+    path.unlink()  # it may be a link
+    for kind, stages in (("markdown", set()), ("code", END | {"09_text", "09a_text"})):
+        last = [cell for cell in notebook["cells"] if cell["cell_type"] == kind][-1]
+        last["source"] = [*last["source"], "\n# another"]
+        path.write_text(json.dumps(notebook))
+        assert waiting(made, monkeypatch) == stages
+
+
 def test_a_run_that_was_made_with_less_than_is_asked_is_made_anew(made, monkeypatch):
     for images in (50, 40):  # more is asked, but not made
         edit(made, "03_robustness", images_per_set=images)

@@ -1,8 +1,6 @@
 """Wrong input to the pipeline is refused before any work, with one line that says what to do."""
 
-import os
 import subprocess
-import time
 from unittest.mock import Mock
 
 import pytest
@@ -74,14 +72,6 @@ def test_wrong_value_is_refused(project, only_plan, capsys, name, values, words)
     if name != "pipeline" or "disk_mb" not in values:
         assert f"{PRESET}.yaml: " in message
     assert not (project / "outputs").exists()
-
-
-def test_a_notebook_dated_in_the_future_is_refused(project, only_plan, capsys):
-    """What is made of it would be older than it, and be made anew each time."""
-    path = project / "notebooks" / "00_start.ipynb"
-    os.utime(path, (time.time() + 3600,) * 2)
-    assert pipeline.main([PRESET]) == 2
-    assert f"{path} is dated in the future; mend that with: touch {path}" in capsys.readouterr().err
 
 
 def test_a_notebook_of_another_kernel_is_refused_and_by_hand_runs_here(

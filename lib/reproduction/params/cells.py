@@ -10,6 +10,7 @@ reported within seconds.
 from __future__ import annotations
 
 import ast
+import hashlib
 import json
 from collections.abc import Collection
 from functools import lru_cache
@@ -128,9 +129,19 @@ def title(notebook: str) -> str:
     return first.splitlines()[0].partition(" · ")[2]
 
 
+def digest(notebook: str) -> str:
+    """Of a notebook's code, from which its outputs follow; not of its prose and stored outputs."""
+    cells = _read(project_root() / notebook_file(notebook))
+    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    return hashlib.blake2b(json.dumps(code).encode(), digest_size=16).hexdigest()
+
+
 def _cells(path: Path) -> list[tuple[str, list[str]]]:
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    return [("".join(each["source"]), each["metadata"].get("tags", [])) for each in cells]
+    return [("".join(each["source"]), each["metadata"].get("tags", [])) for each in _read(path)]
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return json.loads(path.read_text(encoding="utf-8"))["cells"]
 
 
 def take(notebook: str, namespace: dict[str, Any]) -> Params:

@@ -95,9 +95,14 @@ def write_asked(row: Row) -> None:
 
 
 def write_parameters(preset: Path, notebook: str) -> Path:
-    """The file of parameters that papermill is given for a notebook."""
+    """The file of parameters that papermill is given for a notebook.
+
+    It names the notebook's code, too: so a stage is made anew for another cell, and not for a
+    sentence, nor where somebody has run the notebook and saved it.
+    """
     path = project_root() / "outputs" / preset.stem / FOLDER / f"{notebook}.yaml"
-    _write(path, yaml.safe_dump(cells.params_of(notebook).values_of_preset(preset)))
+    values = yaml.safe_dump(cells.params_of(notebook).values_of_preset(preset))
+    _write(path, f"{values}# The notebook's code: {cells.digest(notebook)}\n")
     return path
 
 

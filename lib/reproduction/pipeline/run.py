@@ -66,10 +66,6 @@ def check(name: str, stages: Sequence[str] = ()) -> Preset:
         )
     need_disk_space(project_root() / "outputs" / name, preset.pipeline.disk_mb)
     for file in (project_root() / notebook_file(stage) for stage in preset.stages):
-        if file.stat().st_mtime > time.time():  # then all that is made of it is older than it
-            raise ValueError(
-                f"pipeline: {file} is dated in the future; mend that with: touch {file}"
-            )
         kernel = json.loads(file.read_text("utf-8"))["metadata"].get("kernelspec", {})
         kernel = kernel.get("name")
         if kernel != KERNEL:
