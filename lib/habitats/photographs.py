@@ -47,9 +47,11 @@ def open_photographs(params: Any) -> Photographs:
     """
     if params.data == PACS:
         from habitats.real.pacs import Pacs
+        from habitats.real.pacs_homes import PacsHomes
 
         view = View(params.side, params.side, "bicubic")
-        return Pacs(from_project(params.data_root), view, params)
+        kind = PacsHomes if params.composed else Pacs
+        return kind(from_project(params.data_root), view, params)
     spec = model_spec(params.view_of or "vit-b", pixels=PIXELS[params.preprocessing])
     kind = Photographs if params.data in READERS else ImageNet
     return kind(from_project(params.data_root), spec.view, params)

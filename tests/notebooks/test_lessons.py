@@ -203,7 +203,8 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         return {"found": found, "masks": masks, "cases": pd.DataFrame([case]), "shown": shown}
     if name == "04_cures":
         photos = pd.DataFrame([{"arm": "swap"} | ends("over_relevance", numbers)])
-        monkeypatch.setattr(stored, "result", lambda _: photos)
+        wider = pd.DataFrame({"seeds": [5], "widening_high": [1.4]})
+        monkeypatch.setattr(stored, "result", {"photos": photos, "coverage_earlier": wider}.get)
         cases = [
             (masks, arm)
             for masks, arms in {
@@ -216,7 +217,7 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         change = dict(zip(("change_pts", "low_pts", "high_pts"), numbers, strict=True))
         exact = pd.DataFrame([{"cure": "swap"} | change])
         known = {"found": found, "clouds": found, "study": table, "exact": exact}
-        return known | {"effects": effects}
+        return known | {"effects": effects, "LEAD": ["lead_pts", "lead_low_pts", "lead_high_pts"]}
     of_parts = {(run, "the background term"): numbers for run in found}
     loss = {"full": 0.03, "exact_gradient": 0.02}
     together = dict.fromkeys(found, (numbers, numbers))
@@ -236,6 +237,15 @@ def test_last_sentences_turn_with_the_numbers(name, outcome, monkeypatch, capsys
     for up, down in VERBS[name]:
         assert (up in text) == (outcome in ("up", "open")), text
         assert (down in text) == (outcome in ("down", "open")), text
+
+
+@pytest.mark.parametrize(("numbers", "said"), [((1.0, 0.2, 1.8), 4), ((-2.0, -3.0, -1.0), 0)])
+def test_a_lead_that_a_wider_interval_would_not_tell_is_barely_one(
+    numbers, said, monkeypatch, capsys
+):
+    (cell,) = lesson_cells("04_cures")
+    exec(cell.source, names_of("04_cures", numbers, monkeypatch) | {"stored": stored})
+    assert capsys.readouterr().out.count(", barely\n") == said  # of four lines of the study
 
 
 def test_where_all_were_right_before_no_gain_is_spoken_of(monkeypatch, capsys):

@@ -77,12 +77,12 @@ class Pacs(Photographs):
 
     def spec(self, model: str) -> ModelSpec:
         known = model_spec(model)
-        how = {"options": dict(known.options) | self.options, "classes": len(CLASSES)}
+        how = {"options": dict(known.options) | self.options, "classes": len(self.classes)}
         return replace(known, image_size=self.params.side, view=self.view, **how)
 
     def split(self, seed: int) -> Split:
         """All classes are finetuned on."""
-        return [*range(len(CLASSES))], []
+        return [*range(len(self.classes))], []
 
     def order(self, count: int) -> Sequence[int]:
         """Sets are in a random order when they are opened."""

@@ -37,7 +37,7 @@ class Benchmark(Checked):
 
     data: DataName = Field("habitats", description="drawn here, or sets from disk")
     home_share: Share = Field(
-        0.95, description="of habitats: how often a class is at home in training"
+        0.95, description="of habitats, and composed: how often a class is at home in training"
     )
     opacity: Rate = Field(0.2, description="of habitats: the lowest of animals in training")
     classes: Literal["animals", "objects"] = Field("animals", description="of habitats")
@@ -75,6 +75,9 @@ class Benchmark(Checked):
     )
     side: Count[56, 1022, 14] = Field(112, description="of pacs: pixels at which models see it")
     original_epochs: Epochs = Field(2, description="of pacs: for which each seed's original learns")
+    composed: bool = Field(
+        False, description="of pacs: objects of photographs on backgrounds of others"
+    )
 
     @property
     def each_seed(self) -> bool:
@@ -86,6 +89,7 @@ class Benchmark(Checked):
         """Runs are named after these values: none that says nothing of theirs is among them."""
         left = () if self.data == PACS else OF_PACS
         left += ("originals",) if self.originals == "one" else ()
+        left += () if self.composed else ("composed",)
         return {key: x for key, x in dump(self).items() if key not in left}
 
     @property
@@ -114,6 +118,14 @@ class Benchmark(Checked):
                 "data: habitats, which needs none"
             )
         return data_root
+
+    @field_validator("composed")
+    @classmethod
+    def _is_of_photographs(cls, composed: bool, info: ValidationInfo) -> bool:
+        given = {key: info.data.get(key) for key in ("data", "source")}
+        if composed and given != {"data": PACS, "source": "photo"}:
+            raise ValueError(f"composed with {given}; it is of data pacs with source photo alone")
+        return composed
 
     @field_validator("originals")
     @classmethod

@@ -7,7 +7,8 @@ masks, from an original a seed. `python -m reproduction.runs.studies why` writes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,7 @@ from scipy import stats
 
 from relevit.base.files import project_root
 from relevit.base.results import read_rows
+from relevit.evaluate.intervals import student
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.runs import effects
 
@@ -61,16 +63,9 @@ def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame
     Of the seeds that have all arms, so that each number is of the same originals.
     Raises: ValueError for fewer than two of these.
     """
-    asked = {arm for each in contrasts() for arm in (*each.more, *each.less)}
-    asked |= {(name, "annotated") for name in (ORIGINAL, "label", f"label{RULE}")}
-    each = rows.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
-    whole = [seed for seed, made in each.items() if asked <= made]
-    if len(whole) < 2:
-        raise ValueError(
-            f"why: seeds that have all {len(asked)} arms: {whole or 'none'}; two are needed, "
-            "make the rest by make why"
-        )
-    rows = rows[rows["seed"].isin(whole)]
+    arms = {arm for each in contrasts() for arm in (*each.more, *each.less)}
+    arms |= {(name, "annotated") for name in (ORIGINAL, "label", f"label{RULE}")}
+    rows = of_whole_seeds(rows, arms, "why")
     answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
     figures = figures.assign(loss_pct=[loss_pct(run) for run in rows["run"]])
     right = answers.astype({"right": float})
@@ -87,35 +82,58 @@ def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame
             row |= ends(difference(mine, label, shifted), "adds") if mine is not label else {}
         made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
     held = held_fixed(by_seed(right, figures, shifted))
-    told = pd.DataFrame([_asked(each, seen, figures, shifted) for each in contrasts()])
-    found = {"why": pd.DataFrame(made), "why_contrasts": told, "why_held": held}
-    return found | {"why_predicted": predicted(told, held)}
+    answered = pd.DataFrame([asked(each, seen, figures, shifted) for each in contrasts()])
+    found = {"why": pd.DataFrame(made), "why_contrasts": answered, "why_held": held}
+    return found | {"why_predicted": predicted(answered, held)}
 
 
-def predicted(asked: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
+def of_whole_seeds(
+    rows: pd.DataFrame, arms: Collection[tuple[str, str]], preset: str
+) -> pd.DataFrame:
+    """The rows of seeds that have all these arms. Raises: ValueError for fewer than two of them."""
+    each = rows.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
+    whole = [seed for seed, made in each.items() if made.issuperset(arms)]
+    if len(whole) < 2:
+        raise ValueError(
+            f"{preset}: seeds that have all {len(arms)} arms: {whole or 'none'}; two are needed, "
+            f"make the rest by make {preset}"
+        )
+    return rows[rows["seed"].isin(whole)]
+
+
+def predicted(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
     """What was predicted before the runs (docs/results/notes/why_predictions.csv), and came out."""
-    found = {row["question"]: _told(row, "effect", "_pts") for row in asked.to_dict("records")}
-    found |= {f"held: {row['held']}": _told(row, "gradient_pts") for row in held.to_dict("records")}
-    first = asked.iloc[0].to_dict()  # GAE, exact masks: published less exact
+    found = {row["question"]: told(row, "effect", "_pts") for row in contrasts.to_dict("records")}
+    found |= {f"held: {row['held']}": told(row, "gradient_pts") for row in held.to_dict("records")}
+    first = contrasts.iloc[0].to_dict()  # GAE, exact masks: published less exact
     looks = {"on the object": "on_object", "loss": "loss", "gap": "background_gap"}
     of = "relevance, published less exact"
-    found |= {f"{words}: {of}": _told(first, name) for words, name in looks.items()}
-    table = pd.read_csv(PREDICTED)
+    found |= {f"{words}: {of}": told(first, name) for words, name in looks.items()}
+    return beside(PREDICTED, found)
+
+
+def beside(predictions: Path, found: Mapping[str, str]) -> pd.DataFrame:
+    """A file of question, predicted and reason, with what came out, and whether it is that."""
+    table = pd.read_csv(predictions)
     table["found"] = table["question"].map(found)
     return table.assign(held=(table["found"] == table["predicted"]).map({True: "yes", False: "no"}))
 
 
-def _told(row: dict[str, float], name: str, unit: str = "") -> str:
+def told(row: Mapping[str, float], name: str, unit: str = "", bound: float = 0.0) -> str:
+    """What an interval says; *no difference* where it lies within a bound of 0."""
     low, high = row[f"{name}_low{unit}"], row[f"{name}_high{unit}"]
+    if -bound < low <= high < bound:
+        return "no difference"
     return "above 0" if low > 0 else "below 0" if high < 0 else "not told"
 
 
-def _asked(
+def asked(
     each: Contrast,
     seen: dict[tuple[str, str], pd.DataFrame],
     figures: pd.DataFrame,
     shifted: Sequence[str],
 ) -> dict[str, object]:
+    """A contrast in points on these sets, by images and seeds, and of MEDIATORS by seeds."""
     key = ["seed", "dataset", "index"]
     looks = figures.set_index([*ARM, "seed"])[list(MEDIATORS)].sort_index()
     sides, places = [], []
@@ -131,9 +149,8 @@ def _asked(
 
 def by_t(values: pd.Series | np.ndarray, name: str) -> dict[str, float]:
     """The mean over seeds, which are originals, and its interval by Student's t."""
-    mean = float(np.mean(values))
-    low, high = stats.t.interval(0.95, len(values) - 1, mean, stats.sem(values))
-    return {name: mean, f"{name}_low": low, f"{name}_high": high}
+    mean, half = float(np.mean(values)), student(len(values) - 1) * stats.sem(values)
+    return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
 
 
 def loss_pct(run: object) -> float:

@@ -1,9 +1,9 @@
-"""Tables of the studies whose runs have no notebook: photographs, controls, and why it works.
+"""Tables of the studies whose runs have no notebook: photographs, controls, why it works, doses.
 
 `python -m reproduction.runs.studies photos` writes those of what is made of `params/photos.yaml`
 and `params/photos_elsewhere.yaml` into docs/results, `controls` those of the presets of CLASSES,
-`why` those of `params/why.yaml`. What is asked, and the criteria that stood before the runs:
-docs/photographs.md, docs/controls.md, docs/why.md.
+`why` and `dose` those of the presets of these names. What is asked, and the criteria that stood
+before the runs: docs/photographs.md, docs/controls.md, docs/why.md, docs/dose.md.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from relevit.models import load_model
 from reproduction.measures.class_changes import rank_correlation
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.params.cells import params_of
-from reproduction.runs import effects, grids, mechanism
+from reproduction.runs import dose, effects, grids, mechanism
 from reproduction.runs.effects import ARM
 from reproduction.runs.run import (
     Row,
@@ -388,6 +388,7 @@ STUDIES: dict[str, Callable[[], dict[str, pd.DataFrame]]] = {
     "photos": photos,
     "controls": controls,
     "why": why,
+    "dose": lambda: dose.tables(asked("dose")),
 }
 
 

@@ -7,6 +7,7 @@ import torch
 
 from habitats import open_benchmark
 from habitats.real import pacs as module
+from habitats.real import pacs_homes
 from habitats.real.pacs import CLASSES, DOMAINS, PAGE, pictures_of
 from relevit.data.image_set import UnreadableImage
 from replicas.pacs import write_pacs
@@ -61,6 +62,60 @@ def test_a_seed_draws_photographs_that_the_original_has_seen(opened):
     assert int(bench.found_masks(100).kept.sum()) == len(outlined)
 
 
+def homes(batch, behind):
+    """Of each picture the classes on whose backgrounds its object stands, by all pixels around."""
+    free = ~batch.masks.expand(-1, 3, -1, -1)
+    return [
+        {int(label) for label, other in zip(behind.labels, behind.images, strict=True)
+         if torch.equal(image[around], other[around])}
+        for image, around in zip(batch.images, free, strict=True)
+    ]  # fmt: skip
+
+
+def test_a_class_is_at_home_as_often_as_is_said(opened):
+    bench = opened(composed=True, home_share=0.7)
+    parts = pacs_homes._parts(module.Pacs(bench.root, bench.view, bench.params))
+    for name, part in {"home": "test", "away": "test", "never": "unseen", "train": "learn"}.items():
+        batch, (_, behind) = bench.draw(name, range(1000)), parts[part]
+        found = homes(batch, behind)
+        assert all(len(classes) == 1 for classes in found), name
+        at_home = [{int(label)} == own for label, own in zip(batch.labels, found, strict=True)]
+        share = sum(at_home) / len(at_home)
+        assert share == {"home": 1, "away": 0, "never": 0}.get(name, share)
+        assert name != "train" or 0.6 < share < 0.8
+    assert {*homes(bench.draw("never", range(1000)), parts["unseen"][1])[0]} == {-1}
+
+
+def test_no_test_shows_what_is_learnt_from_and_all_show_the_same_objects(opened):
+    bench = opened(composed=True)
+    shown = {name: bench.draw(name, range(1000)) for name in (*bench.test_sets, "train")}
+    tests = [shown[name] for name in bench.test_sets]
+    for other in tests[1:]:
+        assert torch.equal(other.labels, tests[0].labels)
+        assert torch.equal(other.masks, tests[0].masks)
+        both = tests[0].masks.expand(-1, 3, -1, -1)
+        assert torch.equal(other.images[both], tests[0].images[both])
+    learnt = {mask.numpy().tobytes() for mask in shown["train"].masks}
+    assert len(shown["train"]) == pacs_homes.TIMES * len(learnt)
+    assert not learnt & {mask.numpy().tobytes() for mask in tests[0].masks}
+    assert not learnt & {m.numpy().tobytes() for m in bench.draw("validation", range(99)).masks}
+    found = bench.to_finetune([*range(5)] * 9, 3, 112)
+    assert {mask.numpy().tobytes() for mask in found.masks} <= learnt
+    assert bench.spec("tiny").classes == len(bench.classes) == len(bench.split(0)[0]) == 5
+    rules = {opened(composed=True, home_share=share).rules for share in (0.5, 1.0)}
+    assert len(rules | {bench.rules, opened().rules}) == 4
+    with pytest.raises(ValueError, match="pacs: set 'kept' is unknown; use one of"):
+        bench.draw("kept", [0])
+
+
+def test_what_cannot_be_composed_is_said(opened, monkeypatch):
+    with pytest.raises(ValueError, match=r"composed with .*'habitats'.* is of data pacs with sour"):
+        Benchmark(composed=True)
+    monkeypatch.setattr(pacs_homes, "fit_for_swap", lambda batch: batch.labels != 1)
+    with pytest.raises(ValueError, match="pacs: elephant has 0 photographs with a sound mask"):
+        opened(composed=True, home_share=0.3).draw("val", [0])
+
+
 def test_what_is_no_pacs_is_said_before_any_work(opened, folder, tmp_path):
     with pytest.raises(ValueError, match="data 'pacs' without data_root; give the folder that"):
         Benchmark(data="pacs")
@@ -88,3 +143,7 @@ def test_parameters_of_pacs_are_in_no_other_name():
         Benchmark().model_dump()
     )
     assert said == {"source", "side", "original_epochs"}
+    there = {"data": "pacs", "data_root": "there", "composed": True}
+    assert set(Benchmark(**there).model_dump()) - said - set(Benchmark().model_dump()) == {
+        "composed"
+    }

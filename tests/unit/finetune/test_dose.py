@@ -1,0 +1,74 @@
+"""Dose and response on photographs: what is put beside what, on answers that are known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from reproduction.measures.paired import ORIGINAL
+from reproduction.runs import dose
+from reproduction.runs.dose import HOMES, PREDICTED, contrasts
+from reproduction.runs.mechanism import MASKS
+
+IMAGES, SEEDS = 50, (1, 2, 3)
+LEAN = dict(zip(HOMES, (2, 6, 10, 14), strict=True))  # of 50 images, that are right at home alone
+
+
+def counted(arm, masks, world, place):
+    """Right answers: relevance mends half of the lean, with masks of the object alone."""
+    gone = LEAN[world] if place in ("away", "never") else 0
+    mended = gone / 2 if arm in ("relevance", "relevance_rule") and masks == MASKS[0] else 0
+    return 40 - gone + mended
+
+
+@pytest.fixture
+def study(monkeypatch, tmp_path):
+    """Rows of all arms whose answers are known."""
+    arms = {arm for each in contrasts() for arm in (*each.more, *each.less)}
+    arms |= {(f"{ORIGINAL}, {world}", MASKS[0]) for world in HOMES}
+    rows, parts, figures = [], [], []
+    for seed in SEEDS:
+        for named, masks in sorted(arms):
+            arm, world = named.split(", ")
+            told = {"arm": named, "masks": masks, "seed": seed, "lr": 5e-6}
+            run = SimpleNamespace(folder=tmp_path / "none")
+            rows.append({"arm": arm, "world": world, "masks": masks, "seed": seed, "run": run})
+            figures.append(told | {"on_object_pct": 50.0})
+            for place in ("val", "home", "away", "never", "photo"):
+                right = np.arange(IMAGES) < seed + counted(arm, masks, world, place)
+                seen = {"dataset": place, "index": range(IMAGES), "right": right, "in_a": True}
+                parts.append(pd.DataFrame(seen).assign(**told))
+    found = pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
+    monkeypatch.setattr(dose.effects, "study", lambda rows, keys: found)
+    return pd.DataFrame(rows)
+
+
+def test_what_was_made_is_what_the_tables_say(study):
+    found = dose.tables(study)
+    arms = found["dose"].set_index(["arm", "masks", "world"])
+    for world, lean in LEAN.items():
+        assert arms.loc[(ORIGINAL, MASKS[0], world), "background_gap_pts"] == 2 * lean
+        assert arms.loc[("relevance", MASKS[0], world), "adds_pts"] == lean
+        assert arms.loc[("relevance", MASKS[0], world), "adds_photo_pts"] == 0
+    told = found["dose_contrasts"].set_index(["on", "question"])
+    effect = told["effect_pts"]["away and never"]
+    assert effect["relevance over label: home 1 less home 0.5"] == 14 - 2
+    assert effect["relevance: object over ellipse"] == effect["own: relevance over label"] == 10
+    assert told["background_gap"]["away and never"]["originals: home 1 less home 0.5"] == 24
+    assert told["background_gap"]["away and never"]["own: relevance over label"] == -10
+    said = found["dose_predicted"].set_index("question")
+    assert said["found"]["photo: own: relevance over label"] == "no difference"
+    assert said["found"]["gap: own: relevance over label"] == "below 0"
+    assert said["held"]["own: relevance over label"] == "yes"
+    assert said["held"]["own: swap over label"] == "no"
+
+
+def test_every_prediction_has_a_contrast_and_arms_that_are_lacking_are_told(study):
+    asked = {each.question for each in contrasts()}
+    questions = pd.read_csv(PREDICTED)["question"]
+    assert questions.is_unique
+    assert {q.removeprefix("gap: ").removeprefix("photo: ") for q in questions} <= asked
+    lost = (study["arm"] == "swap") & (study["world"] == "home 1") & (study["seed"] > 1)
+    with pytest.raises(ValueError, match=r"dose: seeds that have all \d+ arms: \[1\]; two are"):
+        dose.tables(study[~lost])
