@@ -301,7 +301,7 @@ def map_or_model(lead: float) -> dict:
     told |= {"beyond": {(m, z): truer - 20 * (m == "ga") for m in ("gae", "ga") for z in ZEROS}}
     times = pd.Series(np.exp(np.log(20) + (lead + wiggle.numpy()) / 8))
     told |= {"maps": dict.fromkeys(("gae", "ga")), "zeros": ZEROS, "times_more": times}
-    return told | {"gain": gain, "ious": np.zeros((1, COUNT)), "np": np}
+    return told | {"gain": gain, "ious": np.zeros((1, COUNT))}
 
 
 def pretrained(lead: float) -> dict:
