@@ -65,7 +65,7 @@ class PacsHomes(Pacs):
             _, behind = parts["unseen"]
         if set_name == "train":
             places = np.tile(np.arange(len(found)), TIMES)
-            found = found.select(np.random.default_rng(0).permutation(places))
+            found = found.select(np.random.default_rng(0).permutation(places).tolist())
         if set_name != PHOTO:
             rng = np.random.default_rng(zlib.crc32(set_name.encode()))
             share = AT_HOME.get(set_name, self.params.home_share)
@@ -116,7 +116,7 @@ def _parts(photographs: Pacs) -> dict[str, tuple[Batch, Batch]]:
             places[part].extend(some)
     new = torch.tensor([CLASSES.index(n) if n in CLASSES else -1 for n in pacs.CLASSES])
     every = replace(every, labels=new[every.labels])
-    places = {part: rng.permutation(some) for part, some in places.items()}
+    places = {part: rng.permutation(some).tolist() for part, some in places.items()}
     filled = without_objects(every.images, every.masks).round().clamp(0, 255).byte()
     behind = replace(every, images=filled)
     return {part: (every.select(some), behind.select(some)) for part, some in places.items()}
