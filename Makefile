@@ -92,7 +92,7 @@ photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to fo
 	$(BIN)/python -m reproduction.runs.studies photos
 	$(BIN)/python tools/context_pictures.py photos
 
-dose: setup  ## Does relevance add what an original leans by, on photographs? DATA=folder of PACS (about an hour on 2 cores)
+dose: setup  ## Does relevance add what an original leans by, on photographs? DATA=folder of PACS (two to three hours on 2 cores)
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)
 	$(BIN)/python -m reproduction.pipeline dose $(AT_ONCE)
 	$(BIN)/python -m reproduction.runs.studies dose
