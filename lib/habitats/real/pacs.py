@@ -95,7 +95,7 @@ class Pacs(Photographs):
         train, val = _parted(self.root, self.view, self.params.source)
         if set_name in (TRAIN, VAL, "validation"):
             return train if set_name == TRAIN else val
-        whole, found = self._masked(VAL if set_name == self.outlined else TRAIN)
+        whole, found = self.masked(VAL if set_name == self.outlined else TRAIN)
         if set_name in ("finetune", self.outlined):
             found = sound(found)
         elif set_name != "kept":
@@ -119,10 +119,10 @@ class Pacs(Photographs):
 
     def found_masks(self, count: int) -> AutomaticMasks:
         """Of the first validation images; the sound ones are kept."""
-        found = sound(self._masked(VAL)[1])
+        found = sound(self.masked(VAL)[1])
         return AutomaticMasks(*(part[:count] for part in vars(found).values()))
 
-    def _masked(self, part: str) -> tuple[Batch, AutomaticMasks]:
+    def masked(self, part: str) -> tuple[Batch, AutomaticMasks]:
         """A part of the source with TokenCut's masks, as the published code keeps them.
 
         They are made once: who comes second waits.

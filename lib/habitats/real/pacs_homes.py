@@ -95,7 +95,7 @@ def _parts(photographs: Pacs) -> dict[str, tuple[Batch, Batch]]:
 
     Raises: ValueError where a part lacks a class.
     """
-    masked = [photographs._masked(part) for part in (pacs.TRAIN, pacs.VAL)]
+    masked = [photographs.masked(part) for part in (pacs.TRAIN, pacs.VAL)]
     every = join([
         replace(whole, masks=masks.refined).select(sound(masks).kept.nonzero()[:, 0])
         for whole, masks in masked

@@ -130,9 +130,12 @@ def title(notebook: str) -> str:
 
 
 def digest(notebook: str) -> str:
-    """Of a notebook's code, from which its outputs follow; not of its prose and stored outputs."""
+    """Of a notebook's code, from which its outputs follow, and of its cells' names, by which these
+    are stored; not of its prose and stored outputs."""
     cells = _read(project_root() / notebook_file(notebook))
-    code = ["".join(each["source"]) for each in cells if each["cell_type"] == "code"]
+    code = [
+        (each.get("id"), "".join(each["source"])) for each in cells if each["cell_type"] == "code"
+    ]
     return hashlib.blake2b(json.dumps(code).encode(), digest_size=16).hexdigest()
 
 

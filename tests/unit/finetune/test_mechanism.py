@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from reproduction.params.cells import params_of
 from reproduction.params.preset import read_preset
@@ -95,6 +96,13 @@ def test_a_seed_without_all_arms_counts_nowhere_and_one_alone_is_refused(study):
     assert mechanism.tables(study[~lost], ["a"])["why"]["seeds"].eq(2).all()
     with pytest.raises(ValueError, match=r"why: seeds that have all 23 arms: \[1\]; two are"):
         mechanism.tables(study[study["seed"] < 2], ["a"])
+
+
+def test_an_interval_over_originals_is_student_s_and_a_point_where_all_agree():
+    values = np.array([1.0, 2.0, 4.0])
+    ends = stats.t.interval(0.95, 2, values.mean(), stats.sem(values))
+    assert list(mechanism.by_t(values, "x").values())[1:] == pytest.approx(ends)
+    assert list(mechanism.by_t(np.ones(3), "x").values()) == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("lead", [4.0, 0.0])
