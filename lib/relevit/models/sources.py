@@ -63,12 +63,12 @@ def find_tensors(
     data, weights, new_head = shipped_data(model.name), asked.weights, asked.new_head
     if read is not None:
         tensors, place = dict(read.tensors), read.place
-    elif data and not (new_head and model.begins == "dinov2"):
+    elif data and not (new_head and model.begins in ("dinov2", "pretrained")):
         place = shipped_weights(model.name, data)
         tensors = read_tensors(place)[0]
     elif model.begins == "dinov2":
         return load_dinov2() if new_head else {}, OF_DINOV2
-    elif model.begins == "shipped":
+    elif model.begins == "pretrained":
         place = shipped_weights(f"{model.name}-pretrained")
         return read_tensors(place)[0], place
     else:

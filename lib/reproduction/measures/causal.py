@@ -95,7 +95,7 @@ def part_worths(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Float[Tens
 
     On the CPU, in the order of PARTS.
     """
-    falls = _falls(model, spec, scenes)
+    falls = _falls(model, spec, scenes, together=1)
     return torch.stack([falls[part,] for part in PARTS], dim=1)
 
 
@@ -104,7 +104,7 @@ def pair_gaps(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> Float[Tensor
 
     In logits, in the order of PAIRS. `scenes` are drawn with pairs.
     """
-    return _gaps(_falls(model, spec, scenes))
+    return _gaps(_falls(model, spec, scenes, together=2))
 
 
 def _gaps(falls: Mapping[tuple[str, ...], Tensor]) -> Tensor:
@@ -113,7 +113,7 @@ def _gaps(falls: Mapping[tuple[str, ...], Tensor]) -> Tensor:
 
 def gap_pct(model: nn.Module, spec: ModelSpec, scenes: Scenes) -> float:
     """`pair_gaps` in percent of what the answer loses without the pairs, both without sign."""
-    falls = _falls(model, spec, scenes)
+    falls = _falls(model, spec, scenes, together=2)
     both = torch.stack([falls[pair] for pair in PAIRS], dim=1)
     return 100 * float(_gaps(falls).abs().nanmean() / both.abs().nanmean())
 
@@ -282,11 +282,15 @@ def causal_of_maps(
 
 @torch.inference_mode()
 def _falls(
-    model: nn.Module, spec: ModelSpec, scenes: Scenes, *, hidden: bool = False
+    model: nn.Module,
+    spec: ModelSpec,
+    scenes: Scenes,
+    *,
+    together: int = len(PARTS),
+    hidden: bool = False,
 ) -> dict[tuple[str, ...], Float[Tensor, " scenes"]]:
-    """By how much the answer's logit falls without parts; NaN where one is not seen.
-
-    `hidden` tells those, too: what is hidden by one part may be seen without it.
+    """By how much the answer's logit falls without 1 to `together` parts; NaN where one is not
+    seen. `hidden` tells those, too: what is hidden by one part may be seen without it.
     """
     device, seen = next(model.parameters()).device, scenes.shown() > 0
 
@@ -298,6 +302,8 @@ def _falls(
     answered = whole.argmax(dim=1, keepdim=True)
     falls = {}
     for parts, images in scenes.without.items():
+        if len(parts) > together:
+            continue
         fall = (whole - logits(images)).gather(1, answered)[:, 0]
         there = seen[:, [PARTS.index(part) for part in parts]].all(dim=1)
         falls[parts] = fall if hidden else torch.where(there, fall, torch.nan)

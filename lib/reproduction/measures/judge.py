@@ -8,8 +8,9 @@ relevant pixels go first than when the most relevant do. What explains an answer
 erased is until the answer changes, whether it was right or not.
 
 Scenes are of two sets: one mostly at home, where texture and things speak for the class, and one
-never at home. Of the models two answer by their class token, and `tiny-mae` by the mean of its
-patches. MARKS are maps that nobody has to make: the true worths, the same by Shapley's value, the
+never at home. Of the MODELS `tiny-mae` answers by the mean of its patches, the others by their
+class token. A part's worth is what the answer loses without it; beside it stands Shapley's value,
+from the answers to all sixteen subsets of four parts (`Task.subsets`). MARKS are maps that nobody has to make: the true worths, the same by Shapley's value, the
 same everywhere, chance, and the object's mask.
 """
 
@@ -41,6 +42,7 @@ from relevit.evaluate.predictions import predict
 from relevit.evaluate.segmentation import image_values, segmentation_rows
 from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import load_model
+from relevit.models.registry import shipped_weights
 from relevit.models.spec import ModelSpec
 from relevit.protocols import options
 from reproduction.measures.causal import (
@@ -60,8 +62,8 @@ from reproduction.measures.causal import (
 from reproduction.measures.methods import BATCH, chance_maps, explained_by, perturb
 from reproduction.measures.undisturbed import undisturbed
 
-MODELS = ("dinov2-s8", "tiny", "tiny-mae")
-TRUTH_ONLY = ("tiny",)  # a third for agreement; erasing would double what a method takes
+ALL_TESTS = ("dinov2-s8", "tiny-mae")  # erasing on more would double what a method takes
+MODELS = (*ALL_TESTS, "tiny", "mini-supervised", "mini-deit", "mini-mae", "mini-dino")
 SETS = ("val", "a")
 SCENES, QUICK = 60, 3  # of each set; three draws of 20 give the same order (docs/judge.md)
 PROBE = 2  # scenes on which a method is tried, and timed, before the work
@@ -76,7 +78,10 @@ Score = tuple[float, float, float]  # value, and the ends of its 95 % interval o
 
 
 class Task(NamedTuple):
-    """A model, scenes, what it answers to them, and what each part is worth to the answer."""
+    """A model, scenes, what it answers to them, and what each part is worth to the answer.
+
+    `subsets` is that by Shapley's value, of tasks of `open_tasks` alone.
+    """
 
     name: str
     model: nn.Module
@@ -84,6 +89,7 @@ class Task(NamedTuple):
     scenes: Scenes
     target: Int[Tensor, " scenes"]
     worths: Float[Tensor, "scenes parts"]
+    subsets: Float[Tensor, "scenes parts"] | None = None
 
     def weights(self) -> str:
         """The model's SHA-256."""
@@ -98,18 +104,20 @@ def open_tasks(
     count: int = SCENES, models: tuple[str, ...] = MODELS, device: torch.device | None = None
 ) -> list[Task]:
     """Scenes of each of SETS, the first `count`, as each of the models sees them."""
-    bench, scenes = habitats(), drawn(count)
-    return [
-        make_task(name, load_model(name, device=device), bench.spec(name), scenes)
-        for name in models
-    ]
+    bench, scenes, found = habitats(), drawn(count), []
+    for name in models:
+        # By its name alone a model may be one that has learned other drawings.
+        model = load_model(name, shipped_weights(name, "habitats"), device=device)
+        task = make_task(name, model, bench.spec(name), scenes)
+        found.append(task._replace(subsets=shapley_worths(task.model, task.spec, scenes)))
+    return found
 
 
 @cache
-def drawn(count: int, together: int = 1) -> Scenes:
-    """Scenes of each of SETS, the first `count`, also without 1 to `together` parts."""
+def drawn(count: int) -> Scenes:
+    """Scenes of each of SETS, the first `count`, also without each subset of their parts."""
     bench = habitats()
-    how = {"size": bench.spec(MODELS[0]).image_size, "together": together}
+    how = {"size": bench.spec(MODELS[0]).image_size, "together": len(PARTS)}
     return joined([draw_scenes(bench, name, range(count), **how) for name in SETS])
 
 
@@ -134,20 +142,17 @@ def shuffled(task: Task) -> Task:
 
 
 def marks(task: Task) -> dict[str, Maps]:
-    """MARKS but `shapley`: what true, meaningless and outlining maps score."""
+    """What true, meaningless and outlining maps score; `shapley` of a task of `open_tasks`.
+
+    Where Shapley's worths fall short of the true ones as far as methods do, the truth is a matter
+    of definition.
+    """
     true = worth_maps(task.worths, task.scenes)
     chance = chance_maps(len(true), task.spec.grid[0] * task.spec.grid[1])
     masks = task.scenes.whole.masks.float()
-    return {"truth": true, "flat": torch.ones_like(true), "random": chance, "object": masks}
-
-
-def shapley(task: Task) -> Maps:
-    """The mark `shapley`, of a task of `open_tasks`: the truth, were worths to add up.
-
-    Where it falls short of `truth` as far as methods do, the truth is a matter of definition.
-    """
-    every = drawn(len(task.target) // len(SETS), len(PARTS))
-    return worth_maps(shapley_worths(task.model, task.spec, every), task.scenes)
+    found = {"truth": true, "flat": torch.ones_like(true), "random": chance, "object": masks}
+    values = task.subsets
+    return found | ({} if values is None else {"shapley": worth_maps(values, task.scenes)})
 
 
 def maps_of(
@@ -262,7 +267,7 @@ def seconds(tasks: list[Task], method: Method) -> float:
         some = task.scenes.whole.select(range(PROBE))
         maps_of(shuffled(task), method, PROBE)
         maps = maps_of(task, method, PROBE)
-        if task.name not in TRUTH_ONLY:
+        if task.name in ALL_TESTS:
             perturb(task.model, task.spec, some, {"": maps}, ERASING)
     return (time.perf_counter() - start) * len(tasks[0].target) / PROBE
 
@@ -349,7 +354,8 @@ def record(
     """What is kept of a method, by model: numbers, versions, and hashes of all that made them.
 
     `blind` are its maps of `shuffled` models; a mark has none. `truth` has, by model and zero, the
-    truth of each scene in percent, of the method and of its blind maps.
+    truth of each scene in percent, of the method by both definitions of worth, and of its blind
+    maps.
     """
     device = next(tasks[0].model.parameters()).device
     made_by = (relevit, torch, timm, np, scipy)
@@ -372,7 +378,7 @@ def record(
         "scores": {
             task.name: _rounded(_estimates(other_tests(task, judged[task.name])))
             for task in tasks
-            if task.name not in TRUTH_ONLY
+            if task.name in ALL_TESTS
         },
     }
 
@@ -381,7 +387,11 @@ def _truth_of(task: Task, maps: Maps, blind: Maps | None) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for zero in ZEROS:
         own = truths(task, maps, zero)
-        found[zero] = _rounded(_estimates(own)) | {"scenes_pct": _scenes(own)}
+        by_subsets = task._replace(worths=task.subsets)
+        found[zero] = _rounded(_estimates(own)) | {
+            "scenes_pct": _scenes(own),
+            "subsets_scenes_pct": _scenes(truths(by_subsets, maps, zero)),
+        }
         if blind is not None:
             found[zero]["shuffled_scenes_pct"] = _scenes(truths(task, blind, zero))
     return found
@@ -400,9 +410,8 @@ def worths_record(task: Task) -> dict[str, Any]:
 
     `gap_pct` is `causal.gap_pct`. Of a task of `open_tasks`.
     """
-    pairs = drawn(len(task.target) // len(SETS), len(PARTS))
     worths = {
         part: [None if np.isnan(each) else round(each, 3) for each in task.worths[:, i].tolist()]
         for i, part in enumerate(PARTS)
     }
-    return worths | {"gap_pct": round(gap_pct(task.model, task.spec, pairs), 4)}
+    return worths | {"gap_pct": round(gap_pct(task.model, task.spec, task.scenes), 4)}

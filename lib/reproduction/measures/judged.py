@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,6 @@ from reproduction.measures.judge import (
     need_saying,
     record,
     seconds,
-    shapley,
     shuffled,
     worths_record,
 )
@@ -50,6 +50,7 @@ and make a pull request of both. docs/judge.md says what the columns mean.
 PERMUTATIONS = 10_000
 DRAWS = 3  # of twenty scenes of each set, so that each can be asked alone
 FROM = {"own": "a map's own zero", "least": "its least value"}
+WORTHS = {"deletion": "scenes_pct", "subsets": "subsets_scenes_pct"}  # what the answer loses; Shapley
 
 
 def judge(
@@ -61,8 +62,7 @@ def judge(
     the one asked for. Raises: as `read_method`, `need_asked_class`, `need_saying` and `maps_of`.
     """
     if given in MARKS:
-        own = shapley if given == "shapley" else lambda task: marks(task)[given]
-        found = record(name, {task.name: own(task) for task in tasks}, tasks)
+        found = record(name, {task.name: marks(task)[given] for task in tasks}, tasks)
         worths = {"worths": {task.name: worths_record(task) for task in tasks}}
         return found | (worths if given == "truth" else {})
     method = read_method(given)
@@ -229,7 +229,8 @@ def table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     """A row a model, zero and method, by groups of equals, the truest first; within one by name.
 
     Marks are in brackets, have no group, and stand last. Columns: model, zero, method, group;
-    truth, and shuffled (the method on shuffled weights), in percent; behind (the truest method
+    truth, and shuffled (the method on shuffled weights), in percent; subsets_group and subsets, the
+    same as group and truth where Shapley's values are the worths; behind (the truest method
     minus it), over_shuffled, over_random and shuffled_over_random, paired differences in points;
     same_first, miou and erasing; each with low and high.
     """
@@ -238,7 +239,7 @@ def table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
         for zero in ZEROS:
             rows += _rows(records, model, zero)
     order = ["model", "zero", "group", "method"]
-    made = pd.DataFrame(rows).astype({"group": "Int64"})
+    made = pd.DataFrame(rows).astype({"group": "Int64", "subsets_group": "Int64"})
     return made.sort_values(order, kind="stable", ignore_index=True)
 
 
@@ -246,13 +247,17 @@ def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[d
     own, blind = (
         by_scene(records, model, zero, key) for key in ("scenes_pct", "shuffled_scenes_pct")
     )
-    group, rows = groups(own[_methods(own)]), []
+    by_subsets = by_scene(records, model, zero, WORTHS["subsets"])
+    group, subsets = (groups(each[_methods(each)]) for each in (own, by_subsets))
+    rows = []
     for each in (each for each in records if model in each["truth"]):
         name = _shown(each["method"])
         found = each["truth"][model][zero] | each["scores"].get(model, {})
         row: dict[str, Any] = {"model": model, "zero": zero, "method": name}
         row["group"] = group.get(name, pd.NA)
         row |= _ends("truth_pct", found["truth_pct"])
+        row["subsets_group"] = subsets.get(name, pd.NA)
+        row |= _ends("subsets_pct", _mean(torch.tensor(by_subsets[name].to_numpy()), PERCENT))
         if name in group:
             row |= _ends("behind_pts", difference(own[group.index[0]], own[name]))
         if name in blind:
@@ -280,25 +285,32 @@ def _names(score: str) -> list[str]:
 
 
 def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
-    """Do models agree on which method is truer? A row a zero: models, methods, w, p, lowest.
+    """Do models agree on which method is truer? A row for each of ZEROS and of WORTHS.
 
-    `w` is Kendall's coefficient of concordance of the models' orders by mean truth, 1 where all are
-    the same (Kendall and Babington Smith 1939), `p` the share of PERMUTATIONS, in which each model
-    has a random order, that agree as much, and `lowest` the lowest rank correlation of two models.
+    Columns: zero, worth, models, methods; `w`, Kendall's coefficient of concordance of the models'
+    orders by mean truth, 1 where all are the same (Kendall and Babington Smith 1939); `p`, the
+    share of PERMUTATIONS, in which each model has a random order, that agree as much; `lowest`, the
+    lowest rank correlation of two models.
     """
     rows = []
-    for zero in ZEROS:
-        models = dict.fromkeys(name for each in records for name in each["truth"])
-        means = pd.DataFrame({name: by_scene(records, name, zero).mean() for name in models})
-        means = means.loc[_methods(means.index)].dropna()
+    for zero, worth in product(ZEROS, WORTHS):
+        means = mean_truths(records, zero, worth)
         ranks = rankdata(means.to_numpy(), axis=0)
         draw, w = np.random.default_rng(0), concordance(ranks)
         chance = [concordance(draw.permuted(ranks, axis=0)) for _ in range(PERMUTATIONS)]
         p = (1 + sum(each >= w - 1e-12 for each in chance)) / (1 + PERMUTATIONS)
         lowest = means.corr("spearman").to_numpy().min()
-        rows.append({"zero": zero, "models": len(models), "methods": len(means), "w": w, "p": p,
-                     "lowest": lowest})  # fmt: skip
+        rows.append({"zero": zero, "worth": worth, "models": means.shape[1],
+                     "methods": len(means), "w": w, "p": p, "lowest": lowest})  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def mean_truths(records: Collection[dict[str, Any]], zero: Zero, worth: str) -> pd.DataFrame:
+    """Mean truth in percent, a row a method that all models have, and a column a model."""
+    models = dict.fromkeys(name for each in records for name in each["truth"])
+    each = {name: by_scene(records, name, zero, WORTHS[worth]).mean() for name in models}
+    means = pd.DataFrame(each)
+    return means.loc[_methods(means.index)].dropna()
 
 
 def draws(records: Collection[dict[str, Any]]) -> pd.DataFrame:
@@ -336,10 +348,8 @@ def models_table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
 
     Columns: model; worths in logits, mean over scenes, of animal, thing_1, thing_2 and texture;
     gap_pct (`causal.gap_pct`); shapley_pct, the truth of that mark; best_method, the truest, and
-    best_pct, its truth, from a map's own zero; each with low and high, but gap_pct. adds_up_own and
-    adds_up_least: no, where the best method is not behind the mark beyond chance, so that another
-    definition of worth would move the truth as far as methods are from it. zeros: the rank
-    correlation of the methods' orders by both ZEROS.
+    best_pct, its truth, from a map's own zero; each with low and high, but gap_pct. zeros: the rank
+    correlation of the methods' orders by both ZEROS; worths_own and worths_least, by both WORTHS.
     """
     known = {key: worths for each in records for key, worths in each.get("worths", {}).items()}
     return pd.DataFrame([_model_row(records, *each) for each in known.items()])
@@ -352,18 +362,20 @@ def _model_row(
     for part in PARTS:
         values = torch.tensor([each for each in worths[part] if each is not None])
         row |= _ends(f"{part.replace(' ', '_')}_logits", _mean(values))
-    by_zero = {zero: by_scene(records, model, zero) for zero in ZEROS}
-    methods, own = _methods(by_zero["own"]), by_zero["own"]
-    means = pd.DataFrame({zero: found[methods].mean() for zero, found in by_zero.items()})
-    best = means.idxmax()
-    row |= {"gap_pct": worths["gap_pct"], "best_method": best["own"]}
-    for name, score in (("(shapley)", "shapley_pct"), (best["own"], "best_pct")):
+    own = by_scene(records, model, "own")
+    order = {
+        (zero, worth): mean_truths(records, zero, worth)[model]
+        for zero, worth in product(ZEROS, WORTHS)
+    }
+    best = order["own", "deletion"].idxmax()
+    row |= {"gap_pct": worths["gap_pct"], "best_method": best}
+    for name, score in (("(shapley)", "shapley_pct"), (best, "best_pct")):
         row |= _ends(score, _mean(torch.tensor(own[name].to_numpy()), PERCENT))
-    for zero, found in by_zero.items():
-        ahead = difference(found["(shapley)"], found[best[zero]])[1] > 0
-        row[f"adds_up_{zero}"] = "yes" if ahead else "no"
-    row["zeros"] = means.corr("spearman").loc["own", "least"]
-    return row
+    means = pd.DataFrame(order).corr("spearman")
+    row["zeros"] = means.loc[("own", "deletion"), ("least", "deletion")]
+    return row | {
+        f"worths_{zero}": means.loc[(zero, "deletion"), (zero, "subsets")] for zero in ZEROS
+    }
 
 
 def _mean(values: torch.Tensor, *bounds: tuple[float, float]) -> tuple[float, float, float]:
@@ -382,22 +394,33 @@ def files(records: Collection[dict[str, Any]]) -> dict[str, str]:
             for name, make in made.items()}  # fmt: skip
 
 
-def in_words(records: Collection[dict[str, Any]], model: str) -> str:
-    """The tables of a model for a terminal, one a zero."""
+def in_words(records: Collection[dict[str, Any]]) -> str:
+    """The tables for a terminal: each method's truth in percent and its group, by model, one a zero;
+    then what it scores in the other tests, on models that have them.
+    """
     rows, parts = table(records), []
     for zero in ZEROS:
-        shown = rows[(rows["model"] == model) & (rows["zero"] == zero)].set_index("method")
-        columns = {"group": shown["group"].astype("string").fillna("")} | {
-            score: shown[_names(score)].apply(_in_words, axis=1)
-            for score in ("truth_pct", "over_shuffled_pts", "miou_pct", "erasing_pts")
-            if score in shown and shown[score].notna().any()
-        }
-        parts.append(f"truth from {FROM[zero]}\n{pd.DataFrame(columns).to_string()}")
-    return "\n\n".join(parts)
+        shown = rows[rows["zero"] == zero]
+        group = shown["group"].astype("string").radd(" (").add(")").fillna("")
+        wide = shown.assign(cell=shown["truth_pct"].map("{:.0f}".format) + group)
+        wide = wide.pivot(index="method", columns="model", values="cell")
+        means = shown.groupby("method")["truth_pct"].mean().sort_values(ascending=False)
+        parts.append(f"truth in % (group), from {FROM[zero]}\n{_printed(wide.loc[means.index])}")
+    others = rows[(rows["zero"] == "own") & rows.get("miou_pct", pd.Series(index=rows.index)).notna()]
+    columns = {
+        f"{model}: {score}": part.set_index("method")[_names(score)].apply(_in_words, axis=1)
+        for model, part in others.groupby("model", sort=False)
+        for score in ("miou_pct", "erasing_pts")
+    }
+    return "\n\n".join([*parts, *([_printed(pd.DataFrame(columns))] if columns else [])])
+
+
+def _printed(shown: pd.DataFrame) -> str:
+    return shown.fillna("").rename_axis(index=None, columns=None).to_string()
 
 
 def _in_words(ends: pd.Series) -> str:
-    return "" if ends.isna().any() else "{:.1f} ({:.1f} to {:.1f})".format(*ends)
+    return "{:.0f} ({:.0f} to {:.0f})".format(*ends)
 
 
 def as_json(record: dict[str, Any]) -> str:
