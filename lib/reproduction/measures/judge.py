@@ -191,14 +191,17 @@ def need_asked_class(task: Task, method: Method) -> str:
         model = task.model if changed is None else _with_rows(task.model, changed)
         return fitting(undisturbed(model, method, set())(pixels, target), task, len(pixels))
 
+    def hang_on_its_row(maps: Maps, target: Tensor) -> bool:
+        """Each by itself: one class for all scenes may be the one asked for in one of them."""
+        telling = says_something(maps).nonzero().flatten().tolist()  # of others nobody can tell
+        return all(_apart(maps[[i]], made(target, rows == target[i])[[i]]) for i in telling)
+
     plain, of_answer = made(other), made(answer)
-    empty = not bool(says_something(plain).any())  # of which nobody can tell
-    if empty or _apart(plain, made(other, torch.isin(rows, other))):
+    if hang_on_its_row(plain, other):
         return ""
     if not _apart(plain, made(other, ~torch.isin(rows, other))):
         return "its maps are of no class: they hang on no row of the head"
-    ours = _apart(of_answer, made(answer, torch.isin(rows, answer)))
-    if ours and not _apart(plain, of_answer):
+    if hang_on_its_row(of_answer, answer) and not _apart(plain, of_answer):
         return "its maps are of the answer, whatever class it is asked for"
     raise ValueError(
         f"judge: {task.name}: the maps are of another class than the one asked for; explain the "

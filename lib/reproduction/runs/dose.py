@@ -10,7 +10,6 @@ import pandas as pd
 
 from relevit.base.files import project_root
 from reproduction.measures.paired import ORIGINAL, difference, ends
-from reproduction.runs import effects
 from reproduction.runs.grids import OWN
 from reproduction.runs.mechanism import (
     ARM,
@@ -21,9 +20,8 @@ from reproduction.runs.mechanism import (
     Contrast,
     asked,
     beside,
-    loss_pct,
-    of_whole_seeds,
     told,
+    whole_seeds,
 )
 
 HOMES = ("home 0.5", "home 0.8", OWN, "home 1")  # worlds, by how often a class is at home
@@ -65,22 +63,23 @@ def contrasts() -> list[Contrast]:
     return [*found, Contrast(f"originals: {most} less {least}", *sides)]
 
 
-def tables(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """By file: a row an arm, world and kind of masks; what follows; and what was predicted.
 
-    Raises: as `of_whole_seeds`.
+    `answers` and `figures` are those of `parts.joined`. Raises: as `whole_seeds`.
     """
-    rows = rows.assign(arm=rows["arm"] + ", " + rows["world"])
+    answers, figures = (
+        each.assign(arm=each["arm"] + ", " + each["world"]) for each in (answers, figures)
+    )
     asks = contrasts()
     arms = {arm for each in asks for arm in (*each.more, *each.less)}
     arms |= {(f"{ORIGINAL}, {world}", MASKS[0]) for world in HOMES}
-    rows = of_whole_seeds(rows, arms, "dose")
-    answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
+    whole = whole_seeds(figures, arms, "dose")
+    answers, figures = (each[each["seed"].isin(whole)] for each in (answers, figures))
     right = answers.astype({"right": float})
     top1 = 100 * right.groupby([*ARM, "seed", "dataset"])["right"].mean().unstack()
     gaps = (top1["home"] - top1["away"]).rename("background_gap_pts").reset_index()
-    losses = [loss_pct(run) for run in rows["run"]]
-    figures = figures.assign(loss_pct=losses).merge(gaps, on=[*ARM, "seed"])
+    figures = figures.merge(gaps, on=[*ARM, "seed"])
     seen, made = dict(list(right.groupby(ARM, sort=False))), []
     for (arm, masks), mine in seen.items():
         name, world = arm.split(", ")

@@ -16,10 +16,8 @@ import pandas as pd
 from scipy import stats
 
 from relevit.base.files import project_root
-from relevit.base.results import read_rows
 from relevit.evaluate.intervals import student
 from reproduction.measures.paired import ORIGINAL, difference, ends
-from reproduction.runs import effects
 
 EXACT, RULE = "_exact", "_rule"  # how an arm's name ends
 PUBLISHED = "published"
@@ -57,17 +55,18 @@ def contrasts() -> list[Contrast]:
     return [*found, Contrast("relevance: published less exact, rates by the rule", *at_rates)]
 
 
-def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame]:
+def tables(
+    answers: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str]
+) -> dict[str, pd.DataFrame]:
     """By file: `why`, a row an arm and kind of masks; what follows; and what was predicted.
 
-    Of the seeds that have all arms, so that each number is of the same originals.
-    Raises: ValueError for fewer than two of these.
+    `answers` and `figures` are those of `parts.joined`. Of the seeds that have all arms, so that
+    each number is of the same originals. Raises: ValueError for fewer than two of these.
     """
     arms = {arm for each in contrasts() for arm in (*each.more, *each.less)}
     arms |= {(name, "annotated") for name in (ORIGINAL, "label", f"label{RULE}")}
-    rows = of_whole_seeds(rows, arms, "why")
-    answers, figures = effects.study(rows, [*ARM, "seed", "lr"])
-    figures = figures.assign(loss_pct=[loss_pct(run) for run in rows["run"]])
+    whole = whole_seeds(figures, arms, "why")
+    answers, figures = (each[each["seed"].isin(whole)] for each in (answers, figures))
     right = answers.astype({"right": float})
     seen = dict(list(right.groupby(ARM, sort=False)))
     original = seen[ORIGINAL, "annotated"]
@@ -87,18 +86,18 @@ def tables(rows: pd.DataFrame, shifted: Sequence[str]) -> dict[str, pd.DataFrame
     return found | {"why_predicted": predicted(answered, held)}
 
 
-def of_whole_seeds(
-    rows: pd.DataFrame, arms: Collection[tuple[str, str]], preset: str
-) -> pd.DataFrame:
-    """The rows of seeds that have all these arms. Raises: ValueError for fewer than two of them."""
-    each = rows.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
+def whole_seeds(
+    figures: pd.DataFrame, arms: Collection[tuple[str, str]], preset: str
+) -> list[int]:
+    """The seeds that have all these arms. Raises: ValueError for fewer than two of them."""
+    each = figures.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
     whole = [seed for seed, made in each.items() if made.issuperset(arms)]
     if len(whole) < 2:
         raise ValueError(
             f"{preset}: seeds that have all {len(arms)} arms: {whole or 'none'}; two are needed, "
             f"make the rest by make {preset}"
         )
-    return rows[rows["seed"].isin(whole)]
+    return whole
 
 
 def predicted(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
@@ -151,14 +150,6 @@ def by_t(values: pd.Series | np.ndarray, name: str) -> dict[str, float]:
     """The mean over seeds, which are originals, and its interval by Student's t."""
     mean, half = float(np.mean(values)), student(len(values) - 1) * stats.sem(values)
     return {name: mean, f"{name}_low": mean - half, f"{name}_high": mean + half}
-
-
-def loss_pct(run: object) -> float:
-    """The relevance loss of training in the last epoch, in percent of that in the first."""
-    path = run.folder / "log.jsonl"
-    seen = [row.get("train_loss_relevance") for row in read_rows(path)] if path.is_file() else []
-    seen = [value for value in seen if value]
-    return 100 * seen[-1] / seen[0] if seen else np.nan
 
 
 def by_seed(right: pd.DataFrame, figures: pd.DataFrame, shifted: Sequence[str]) -> pd.DataFrame:

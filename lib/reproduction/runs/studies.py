@@ -27,7 +27,7 @@ from relevit.models import load_model
 from reproduction.measures.class_changes import rank_correlation
 from reproduction.measures.paired import ORIGINAL, difference, ends
 from reproduction.params.cells import params_of
-from reproduction.runs import dose, effects, grids, mechanism
+from reproduction.runs import dose, effects, grids, mechanism, parts
 from reproduction.runs.effects import ARM
 from reproduction.runs.run import (
     Row,
@@ -57,13 +57,17 @@ KNOWN = 1000  # images of the training kind that say whether an original is done
 BATCH = 50
 
 
+def planned(preset: str) -> pd.DataFrame:
+    """The rows of 04_cures of a preset."""
+    return grids.of(params_of("04_cures").from_preset(preset_file(preset)))
+
+
 def asked(preset: str) -> pd.DataFrame:
-    """The rows of 04_cures of a preset that are there; what is not is told.
+    """Those of them that are there; what is not is told.
 
     Raises: FileNotFoundError where there are none.
     """
-    cfg = params_of("04_cures").from_preset(preset_file(preset))
-    rows, missing = effects.split(grids.of(cfg), missing=True)
+    rows, missing = effects.split(planned(preset), missing=True)
     if rows.empty:
         raise FileNotFoundError(f"params/{preset}.yaml: {next(iter(missing.values()))}")
     sys.stderr.writelines(f"{reason}\n" for reason in missing.values())
@@ -380,15 +384,15 @@ def controlled(preset: str) -> pd.DataFrame:
 
 def why() -> dict[str, pd.DataFrame]:
     """By file: `mechanism.tables`."""
-    rows = asked("why")
-    return mechanism.tables(rows, shifted_of(rows))
+    rows = planned("why")
+    return mechanism.tables(*parts.joined("why", rows), shifted_of(rows))
 
 
 STUDIES: dict[str, Callable[[], dict[str, pd.DataFrame]]] = {
     "photos": photos,
     "controls": controls,
     "why": why,
-    "dose": lambda: dose.tables(asked("dose")),
+    "dose": lambda: dose.tables(*parts.joined("dose", planned("dose"))),
 }
 
 

@@ -1,7 +1,5 @@
 """Dose and response on photographs: what is put beside what, on answers that are known."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,29 +21,25 @@ def counted(arm, masks, world, place):
 
 
 @pytest.fixture
-def study(monkeypatch, tmp_path):
-    """Rows of all arms whose answers are known."""
+def study():
+    """Answers and figures of all arms, which are known."""
     arms = {arm for each in contrasts() for arm in (*each.more, *each.less)}
     arms |= {(f"{ORIGINAL}, {world}", MASKS[0]) for world in HOMES}
-    rows, parts, figures = [], [], []
+    parts, figures = [], []
     for seed in SEEDS:
         for named, masks in sorted(arms):
             arm, world = named.split(", ")
-            told = {"arm": named, "masks": masks, "seed": seed, "lr": 5e-6}
-            run = SimpleNamespace(folder=tmp_path / "none")
-            rows.append({"arm": arm, "world": world, "masks": masks, "seed": seed, "run": run})
-            figures.append(told | {"on_object_pct": 50.0})
+            told = {"arm": arm, "world": world, "masks": masks, "seed": seed, "lr": 5e-6}
+            figures.append(told | {"on_object_pct": 50.0, "loss_pct": np.nan})
             for place in ("val", "home", "away", "never", "photo"):
                 right = np.arange(IMAGES) < seed + counted(arm, masks, world, place)
                 seen = {"dataset": place, "index": range(IMAGES), "right": right, "in_a": True}
                 parts.append(pd.DataFrame(seen).assign(**told))
-    found = pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
-    monkeypatch.setattr(dose.effects, "study", lambda rows, keys: found)
-    return pd.DataFrame(rows)
+    return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
 
 
 def test_what_was_made_is_what_the_tables_say(study):
-    found = dose.tables(study)
+    found = dose.tables(*study)
     arms = found["dose"].set_index(["arm", "masks", "world"])
     for world, lean in LEAN.items():
         assert arms.loc[(ORIGINAL, MASKS[0], world), "background_gap_pts"] == 2 * lean
@@ -69,6 +63,7 @@ def test_every_prediction_has_a_contrast_and_arms_that_are_lacking_are_told(stud
     questions = pd.read_csv(PREDICTED)["question"]
     assert questions.is_unique
     assert {q.removeprefix("gap: ").removeprefix("photo: ") for q in questions} <= asked
-    lost = (study["arm"] == "swap") & (study["world"] == "home 1") & (study["seed"] > 1)
+    answers, figures = study
+    lost = (figures["arm"] == "swap") & (figures["world"] == "home 1") & (figures["seed"] > 1)
     with pytest.raises(ValueError, match=r"dose: seeds that have all \d+ arms: \[1\]; two are"):
-        dose.tables(study[~lost])
+        dose.tables(answers, figures[~lost])

@@ -1,8 +1,5 @@
 """Why the method works: what is put beside what, on answers that are known."""
 
-import json
-from types import SimpleNamespace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,39 +37,28 @@ GAINS = {  # right answers of IMAGES beyond those of labels, which have 10
 
 
 @pytest.fixture
-def study(monkeypatch, tmp_path):
-    """Rows of all arms whose answers, figures and logs are known."""
+def study():
+    """Answers and figures of all arms, which are known."""
     arms = {arm for each in contrasts() for arm in (*each.more, *each.less)}
     arms |= {(name, "annotated") for name in ("original", "label", "label_rule")}
-    runs, parts, figures = [], [], []
+    parts, figures = [], []
     for seed in SEEDS:
         for arm, masks in sorted(arms):
-            folder = tmp_path / f"{arm}.{masks}.{seed}"
-            folder.mkdir()
-            losses = (0.0, 0.0) if arm.startswith("label") else (0.08, 0.04)
-            logged = ({"epoch": n, "train_loss_relevance": x} for n, x in enumerate(losses, 1))
-            (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in logged))
             named = {"arm": arm, "masks": masks, "seed": seed}
-            runs.append(named | {"run": SimpleNamespace(folder=folder)})
             count = 10 + seed + GAINS.get((arm, masks), 0)
             for name in ("val", "a"):
                 right = np.arange(IMAGES) < count
                 seen = {"dataset": name, "index": range(IMAGES), "right": right, "in_a": True}
                 parts.append(pd.DataFrame(seen).assign(**named))
             on = 50 + GAINS.get((arm, masks), 0) + 0.1 * seed
-            figures.append(named | {"lr": 5e-6, "on_object_pct": on, "background_gap_pts": 30.0})
-
-    def studied(rows, keys):
-        kept = rows["seed"].unique()
-        both = pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
-        return tuple(table[table["seed"].isin(kept)].reset_index(drop=True) for table in both)
-
-    monkeypatch.setattr(mechanism.effects, "study", studied)
-    return pd.DataFrame(runs)
+            loss = np.nan if arm.startswith("label") else 50.0
+            looks = {"lr": 5e-6, "on_object_pct": on, "background_gap_pts": 30.0}
+            figures.append(named | looks | {"loss_pct": loss})
+    return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
 
 
 def test_contrasts_are_those_of_the_answers_and_a_prediction_is_held_against_them(study):
-    found = mechanism.tables(study, ["a"])
+    found = mechanism.tables(*study, ["a"])
     effect = found["why_contrasts"].set_index("question")["effect_pts"]
     per_image = 100 / IMAGES
     assert effect["relevance: published less exact, annotated"] == pytest.approx(8 * per_image)
@@ -92,10 +78,11 @@ def test_contrasts_are_those_of_the_answers_and_a_prediction_is_held_against_the
 
 
 def test_a_seed_without_all_arms_counts_nowhere_and_one_alone_is_refused(study):
-    lost = (study["seed"] == 3) & (study["arm"] == "l1_exact") & (study["masks"] == "ellipse")
-    assert mechanism.tables(study[~lost], ["a"])["why"]["seeds"].eq(2).all()
+    answers, figures = study
+    lost = (figures["seed"] == 3) & (figures["arm"] == "l1_exact") & (figures["masks"] == "ellipse")
+    assert mechanism.tables(answers, figures[~lost], ["a"])["why"]["seeds"].eq(2).all()
     with pytest.raises(ValueError, match=r"why: seeds that have all 23 arms: \[1\]; two are"):
-        mechanism.tables(study[study["seed"] < 2], ["a"])
+        mechanism.tables(answers, figures[figures["seed"] < 2], ["a"])
 
 
 def test_an_interval_over_originals_is_student_s_and_a_point_where_all_agree():

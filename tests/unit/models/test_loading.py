@@ -173,7 +173,11 @@ REFUSED = [  # what is asked, and the sentence
     ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
     ((NAME, "random"), SMALL | {"global_pool": "map"}, r"no relevance maps: .*attention-pooling"),
     (("vit_base_patch32_plus_256",), {}, r"has no weights in timm; give weights"),
-    (("mini-dino",), {}, r"has no head; give weights with .* new_head=True, or relevit"),
+    (
+        ("mini-dino", shipped_weights("mini-dino-pretrained")),
+        {},
+        r"has no head; give weights with .* new_head=True, or relevit",
+    ),
     (("dinov2-s",), {}, r"DINOv2 has no head; give weights with a fitting head, or"),
 ]
 
