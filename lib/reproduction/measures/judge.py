@@ -10,8 +10,9 @@ erased is until the answer changes, whether it was right or not.
 Scenes are of two sets: one mostly at home, where texture and things speak for the class, and one
 never at home. Of the MODELS `tiny-mae` answers by the mean of its patches, the others by their
 class token. A part's worth is what the answer loses without it; beside it stands Shapley's value,
-from the answers to all sixteen subsets of four parts (`Task.subsets`). MARKS are maps that nobody has to make: the true worths, the same by Shapley's value, the
-same everywhere, chance, and the object's mask.
+from the answers to all sixteen subsets of four parts (`Task.subsets`). MARKS are maps that nobody
+has to make: the true worths, the same by Shapley's value, the same everywhere, chance, and the
+object's mask.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ and make a pull request of both. docs/judge.md says what the columns mean.
 PERMUTATIONS = 10_000
 DRAWS = 3  # of twenty scenes of each set, so that each can be asked alone
 FROM = {"own": "a map's own zero", "least": "its least value"}
-WORTHS = {"deletion": "scenes_pct", "subsets": "subsets_scenes_pct"}  # what the answer loses; Shapley
+# A part's worth is what the answer loses without it, or Shapley's value; and where a record has it.
+WORTHS = {"deletion": "scenes_pct", "subsets": "subsets_scenes_pct"}
 
 
 def judge(
@@ -395,9 +396,7 @@ def files(records: Collection[dict[str, Any]]) -> dict[str, str]:
 
 
 def in_words(records: Collection[dict[str, Any]]) -> str:
-    """The tables for a terminal: each method's truth in percent and its group, by model, one a zero;
-    then what it scores in the other tests, on models that have them.
-    """
+    """For a terminal: truth in percent and the group by model, a table a zero; then other tests."""
     rows, parts = table(records), []
     for zero in ZEROS:
         shown = rows[rows["zero"] == zero]
@@ -406,7 +405,7 @@ def in_words(records: Collection[dict[str, Any]]) -> str:
         wide = wide.pivot(index="method", columns="model", values="cell")
         means = shown.groupby("method")["truth_pct"].mean().sort_values(ascending=False)
         parts.append(f"truth in % (group), from {FROM[zero]}\n{_printed(wide.loc[means.index])}")
-    others = rows[(rows["zero"] == "own") & rows.get("miou_pct", pd.Series(index=rows.index)).notna()]
+    others = rows[(rows["zero"] == "own") & rows["miou_pct"].notna()]
     columns = {
         f"{model}: {score}": part.set_index("method")[_names(score)].apply(_in_words, axis=1)
         for model, part in others.groupby("model", sort=False)

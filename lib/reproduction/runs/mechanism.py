@@ -86,11 +86,10 @@ def tables(
     return found | {"why_predicted": predicted(answered, held)}
 
 
-def whole_seeds(
-    figures: pd.DataFrame, arms: Collection[tuple[str, str]], preset: str
-) -> list[int]:
+def whole_seeds(figures: pd.DataFrame, arms: Collection[tuple[str, str]], preset: str) -> list[int]:
     """The seeds that have all these arms. Raises: ValueError for fewer than two of them."""
-    each = figures.groupby("seed")[ARM].apply(lambda part: {*part.itertuples(index=False, name=None)})
+    by_seed = figures.groupby("seed")[ARM]
+    each = by_seed.apply(lambda part: {*part.itertuples(index=False, name=None)})
     whole = [seed for seed, made in each.items() if made.issuperset(arms)]
     if len(whole) < 2:
         raise ValueError(
