@@ -75,7 +75,7 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 	$(BIN)/python -m reproduction.runs.studies controls
 	$(BIN)/python tools/context_pictures.py controls
 
-why: setup  ## Is it the map on the object, or the stopped gradient? (two to three hours on 2 cores)
+why: setup  ## Is it the map on the object, or the stopped gradient? (two to five hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline why $(AT_ONCE)
 	$(BIN)/python -m reproduction.runs.studies why
 

@@ -492,13 +492,12 @@ def _audits_of_models() -> Table:
 def _judge_groups(zero: str) -> Table:
     """In which group of equals each method is on each model, from a zero; the lowest sum first.
 
-    In brackets where it is not truer, beyond chance, than a random map, and than on shuffled
-    weights.
+    In brackets where it is not `beyond`.
     """
     rows = read("judge")
     rows = rows[(rows["group"] != "") & (rows["zero"] == zero)]
-    apart = (rows[["over_random_low_pts", "over_shuffled_low_pts"]].astype(float) > 0).all(axis=1)
-    shown = rows.assign(group=rows["group"].where(apart, "(" + rows["group"] + ")"))
+    bracketed = "(" + rows["group"] + ")"
+    shown = rows.assign(group=rows["group"].where(rows["beyond"] == "yes", bracketed))
     wide = shown.pivot(index="method", columns="model", values="group")
     sums = rows["group"].astype(int).groupby(rows["method"]).sum()
     order = sums.sort_values(kind="stable").index
@@ -509,18 +508,16 @@ def _judge_groups(zero: str) -> Table:
 
 
 def _judge_first() -> Table:
-    """On how many of the judge's models each method is in the first group, by zero and worth."""
-    rows = read("judge")
-    rows = rows[rows["group"] != ""]
+    """On how many models each method is in the first group and `beyond`, by zero and worth."""
+    rows = read("judge").query("beyond == 'yes'")
     first = pd.DataFrame({
         f"{head}, {words}": rows[(rows["zero"] == zero) & (rows[group] == "1")]["method"]
         .value_counts()
         for zero, head in {"own": "own zero", "least": "least value"}.items()
         for group, words in {"group": "without a part", "subsets_group": "Shapley"}.items()
     }).fillna(0).astype(int)  # fmt: skip
-    order = first.min(axis=1).to_frame("worst").assign(sum=first.sum(axis=1))
-    first = first.loc[order.sort_values(["worst", "sum"], ascending=False, kind="stable").index]
-    table = first.rename_axis("method").reset_index().astype(str)
+    order = first.sum(axis=1).sort_values(ascending=False, kind="stable").index
+    table = first.loc[order].rename_axis("method").reset_index().astype(str)
     return table, {"method": "`method`"} | {name: name for name in first}
 
 
@@ -558,8 +555,10 @@ def _judge_models() -> Table:
         "(shapley), truth (%)": "shapley:0~",
         "best method": "`best_method`",
         "its truth (%)": "best:0~",
-        "both worths order methods alike, from the own zero": "worths_own:+0.00",
-        "from the least value": "worths_least:+0.00",
+        "(shapley) less the best, own zero": "shapley_leads_own:+0.0~",
+        "least value": "shapley_leads_least:+0.0~",
+        "both worths order methods alike, own zero": "worths_own:+0.00",
+        "least value ": "worths_least:+0.00",
     }
 
 

@@ -117,8 +117,9 @@ def load_model(
     Without it they come with the package or from timm's hub or the authors' server. Nothing that
     is pickled is run. `classes`: none for those of the head that comes with the weights.
     `new_head` puts an untrained one in its place, drawn from `seed`, on the pretraining: of
-    `dinov2-s` and `dinov2-s8` DINOv2's. `options` go to `timm.create_model`; with `img_size` or
-    `patch_size` among them weights of another size are resampled as timm does.
+    `dinov2-s` and `dinov2-s8` DINOv2's, of `mini-*` the one that is named. `options` go to
+    `timm.create_model`; with `img_size` or `patch_size` among them weights of another size are
+    resampled as timm does.
     `pixels` is the mean and std in the `pretrained_cfg` of a paper's model (`model_spec`).
     Raises: ValueError for an unknown name or option, weights that do not fit, another number of
     classes, a head that is CLIP's projection (but where `classes` asks for it, or of a name of

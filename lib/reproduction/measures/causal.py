@@ -124,7 +124,7 @@ def shapley_worths(
     """What each part is worth by Shapley's value: what it adds, over all orders in which they come.
 
     They add up to what the answer loses without all parts. A part of which no pixel is seen has
-    none, as in `part_worths`. `scenes` are drawn without all subsets of PARTS.
+    none, as in `part_worths`. `scenes` are drawn also without each subset of PARTS.
     """
     falls = {(): 0.0, **_falls(model, spec, scenes, hidden=True)}
     values, number = [], len(PARTS)

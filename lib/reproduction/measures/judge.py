@@ -66,7 +66,7 @@ from reproduction.measures.undisturbed import undisturbed
 ALL_TESTS = ("dinov2-s8", "tiny-mae")  # erasing on more would double what a method takes
 MODELS = (*ALL_TESTS, "tiny", "mini-supervised", "mini-deit", "mini-mae", "mini-dino")
 SETS = ("val", "a")
-SCENES, QUICK = 60, 3  # of each set; three draws of 20 give the same order (docs/judge.md)
+SCENES, QUICK = 60, 3  # of each set; how far draws of 20 agree says docs/judge.md
 PROBE = 2  # scenes on which a method is tried, and timed, before the work
 ERASING = Erasing(shares_pct=(20, 40, 60, 80))
 MARKS = ("truth", "shapley", "flat", "random", "object")
@@ -200,7 +200,7 @@ def need_asked_class(task: Task, method: Method) -> str:
     plain, of_answer = made(other), made(answer)
     if hang_on_its_row(plain, other):
         return ""
-    if not _apart(plain, made(other, ~torch.isin(rows, other))):
+    if not _apart(plain, made(other, torch.ones_like(rows, dtype=torch.bool))):
         return "its maps are of no class: they hang on no row of the head"
     if hang_on_its_row(of_answer, answer) and not _apart(plain, of_answer):
         return "its maps are of the answer, whatever class it is asked for"
@@ -357,9 +357,9 @@ def record(
 ) -> dict[str, Any]:
     """What is kept of a method, by model: numbers, versions, and hashes of all that made them.
 
-    `blind` are its maps of `shuffled` models; a mark has none. `truth` has, by model and zero, the
-    truth of each scene in percent, of the method by both definitions of worth, and of its blind
-    maps.
+    `tasks` are those of `open_tasks`. `blind` are its maps of `shuffled` models; a mark has none.
+    `truth` has, by model and zero, the truth of each scene in percent, of the method by both
+    definitions of worth, and of its blind maps.
     """
     device = next(tasks[0].model.parameters()).device
     made_by = (relevit, torch, timm, np, scipy)

@@ -52,6 +52,7 @@ DRAWS = 3  # of twenty scenes of each set, so that each can be asked alone
 FROM = {"own": "a map's own zero", "least": "its least value"}
 # A part's worth is what the answer loses without it, or Shapley's value; and where a record has it.
 WORTHS = {"deletion": "scenes_pct", "subsets": "subsets_scenes_pct"}
+WAYS = tuple(product(ZEROS, WORTHS))
 
 
 def judge(
@@ -233,7 +234,8 @@ def table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     truth, and shuffled (the method on shuffled weights), in percent; subsets_group and subsets, the
     same as group and truth where Shapley's values are the worths; behind (the truest method
     minus it), over_shuffled, over_random and shuffled_over_random, paired differences in points;
-    same_first, miou and erasing; each with low and high.
+    beyond, whether it is truer, beyond chance, than itself on shuffled weights and than a random
+    map; same_first, miou and erasing; each with low and high.
     """
     rows = []
     for model in dict.fromkeys(name for each in records for name in each["truth"]):
@@ -270,6 +272,8 @@ def _rows(records: Collection[dict[str, Any]], model: str, zero: Zero) -> list[d
             if name in blind:
                 ends = difference(blind[name], own["(random)"])
                 row |= _ends("shuffled_over_random_pts", ends)
+                leads = row["over_shuffled_low_pts"], row["over_random_low_pts"]
+                row["beyond"] = "yes" if min(leads) > 0 else "no"
         for score in ("same_first_pct", "miou_pct", "erasing_pts"):
             row |= _ends(score, found[score]) if score in found else {}
         rows.append(row)
@@ -294,7 +298,7 @@ def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     lowest rank correlation of two models.
     """
     rows = []
-    for zero, worth in product(ZEROS, WORTHS):
+    for zero, worth in WAYS:
         means = mean_truths(records, zero, worth)
         ranks = rankdata(means.to_numpy(), axis=0)
         draw, w = np.random.default_rng(0), concordance(ranks)
@@ -349,8 +353,10 @@ def models_table(records: Collection[dict[str, Any]]) -> pd.DataFrame:
 
     Columns: model; worths in logits, mean over scenes, of animal, thing_1, thing_2 and texture;
     gap_pct (`causal.gap_pct`); shapley_pct, the truth of that mark; best_method, the truest, and
-    best_pct, its truth, from a map's own zero; each with low and high, but gap_pct. zeros: the rank
-    correlation of the methods' orders by both ZEROS; worths_own and worths_least, by both WORTHS.
+    best_pct, its truth, from a map's own zero; shapley_leads_own_pts and shapley_leads_least_pts,
+    that mark less the truest method from either zero; each with low and high, but gap_pct. zeros:
+    the rank correlation of the methods' orders by both ZEROS; worths_own and worths_least, by both
+    WORTHS.
     """
     known = {key: worths for each in records for key, worths in each.get("worths", {}).items()}
     return pd.DataFrame([_model_row(records, *each) for each in known.items()])
@@ -363,20 +369,21 @@ def _model_row(
     for part in PARTS:
         values = torch.tensor([each for each in worths[part] if each is not None])
         row |= _ends(f"{part.replace(' ', '_')}_logits", _mean(values))
-    own = by_scene(records, model, "own")
-    order = {
-        (zero, worth): mean_truths(records, zero, worth)[model]
-        for zero, worth in product(ZEROS, WORTHS)
-    }
-    best = order["own", "deletion"].idxmax()
-    row |= {"gap_pct": worths["gap_pct"], "best_method": best}
-    for name, score in (("(shapley)", "shapley_pct"), (best, "best_pct")):
+    scenes = {key: by_scene(records, model, key[0], WORTHS[key[1]]) for key in WAYS}
+    methods = _methods(scenes["own", "deletion"])
+    means = pd.DataFrame({key: found[methods].mean() for key, found in scenes.items()})
+    best, alike = means.idxmax(), means.corr("spearman")
+    own, first = scenes["own", "deletion"], best["own", "deletion"]
+    row |= {"gap_pct": worths["gap_pct"], "best_method": first}
+    for name, score in (("(shapley)", "shapley_pct"), (first, "best_pct")):
         row |= _ends(score, _mean(torch.tensor(own[name].to_numpy()), PERCENT))
-    means = pd.DataFrame(order).corr("spearman")
-    row["zeros"] = means.loc[("own", "deletion"), ("least", "deletion")]
-    return row | {
-        f"worths_{zero}": means.loc[(zero, "deletion"), (zero, "subsets")] for zero in ZEROS
-    }
+    row["zeros"] = alike.loc[("own", "deletion"), ("least", "deletion")]
+    for zero in ZEROS:
+        row[f"worths_{zero}"] = alike.loc[(zero, "deletion"), (zero, "subsets")]
+        seen = scenes[zero, "deletion"]
+        lead = difference(seen["(shapley)"], seen[best[zero, "deletion"]])
+        row |= _ends(f"shapley_leads_{zero}_pts", lead)
+    return row
 
 
 def _mean(values: torch.Tensor, *bounds: tuple[float, float]) -> tuple[float, float, float]:
@@ -398,20 +405,23 @@ def files(records: Collection[dict[str, Any]]) -> dict[str, str]:
 def in_words(records: Collection[dict[str, Any]]) -> str:
     """For a terminal: truth in percent and the group by model, a table a zero; then other tests."""
     rows, parts = table(records), []
+    models = [*rows["model"].unique()]
     for zero in ZEROS:
         shown = rows[rows["zero"] == zero]
-        group = shown["group"].astype("string").radd(" (").add(")").fillna("")
-        wide = shown.assign(cell=shown["truth_pct"].map("{:.0f}".format) + group)
-        wide = wide.pivot(index="method", columns="model", values="cell")
+        group = shown["group"].astype("string").radd(" [").add("]").fillna("")
+        no = shown["beyond"].map({"no": " -"}).fillna("")
+        wide = shown.assign(cell=shown["truth_pct"].map("{:.0f}".format) + group + no)
+        wide = wide.pivot(index="method", columns="model", values="cell")[models]
         means = shown.groupby("method")["truth_pct"].mean().sort_values(ascending=False)
-        parts.append(f"truth in % (group), from {FROM[zero]}\n{_printed(wide.loc[means.index])}")
+        parts.append(f"Truth in % [group], from {FROM[zero]}\n{_printed(wide.loc[means.index])}")
     others = rows[(rows["zero"] == "own") & rows["miou_pct"].notna()]
     columns = {
         f"{model}: {score}": part.set_index("method")[_names(score)].apply(_in_words, axis=1)
         for model, part in others.groupby("model", sort=False)
         for score in ("miou_pct", "erasing_pts")
     }
-    return "\n\n".join([*parts, *([_printed(pd.DataFrame(columns))] if columns else [])])
+    says = "-: not truer, beyond chance, than a random map and than itself on shuffled weights"
+    return "\n\n".join([*parts, says, *([_printed(pd.DataFrame(columns))] if columns else [])])
 
 
 def _printed(shown: pd.DataFrame) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from relevit.base.files import project_root
+from relevit.base.files import project_root, write_atomically
 from relevit.base.results import read_rows
 from relevit.finetune.epochs import LOG
 from reproduction.runs import effects
@@ -27,35 +27,40 @@ ANSWERED = ["run", "dataset", "index", "right", "in_a"]
 def joined(
     preset: str, rows: pd.DataFrame, folder: Path = RESULTS
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Answers and figures of all that a preset plans, as `effects.study` has them, and loss_pct.
+    """Answers and figures of the runs that a preset plans: made here, or else kept.
 
-    `rows` are those of `grids.of`. A run that is made here goes before one that is kept, and what
-    is kept of other settings is left out; what is neither made nor kept is told. Both files are
-    written anew. Raises: FileNotFoundError where nothing is made or kept.
+    `rows` are those of `grids.of`. `answers` has a row a run and image (ANSWERED, NAMED, lr),
+    `figures` a row a run, as `effects.study` has them, with `loss_pct`. What is made here goes into
+    the files, in the place of a run of the same name. What is neither made nor kept is told.
+    Raises: FileNotFoundError where that is all.
     """
     names = [run.name for run in rows["run"]]
     made, missing = effects.split(rows, missing=True)
     found = [_of_runs(made)] if len(made) else []
-    paths = folder / "answers" / f"{preset}.parquet", folder / f"{preset}_rows.csv"
-    if paths[1].is_file():
-        answers, figures = pd.read_parquet(paths[0]), pd.read_csv(paths[1])
-        others = set(names) & set(missing)
-        found.append(tuple(each[each["run"].isin(others)] for each in (answers, figures)))
-    if not found:
-        raise FileNotFoundError(f"params/{preset}.yaml: {next(iter(missing.values()))}")
-    answers, figures = (pd.concat(each, ignore_index=True) for each in zip(*found, strict=True))
-    lost = {name: missing[name] for name in names if name not in set(figures["run"])}
-    sys.stderr.writelines(f"{reason}\n" for reason in lost.values())
+    table, images = folder / f"{preset}_rows.csv", folder / "answers" / f"{preset}.parquet"
+    if table.is_file():
+        others = pd.read_parquet(images).astype({"run": str, "dataset": str}), pd.read_csv(table)
+        found.append(tuple(each[~each["run"].isin(set(names) - set(missing))] for each in others))
+    both = [pd.concat(each, ignore_index=True) for each in zip(*found, strict=True)]
+    have = set(both[1]["run"]) if both else set()
+    lost = [missing[name] for name in names if name not in have]
+    if len(lost) == len(names):
+        raise FileNotFoundError(f"params/{preset}.yaml: {lost[0]}")
+    sys.stderr.writelines(f"{reason}\n" for reason in lost)
     place = {name: number for number, name in enumerate(names)}
     answers, figures = (
         each.sort_values("run", key=lambda run: run.map(place), kind="stable", ignore_index=True)
-        for each in (answers.astype({"run": str, "dataset": str}), figures)
+        for each in both
     )
-    paths[0].parent.mkdir(parents=True, exist_ok=True)
-    small = {"run": "category", "dataset": "category", "index": np.int16}
-    answers.astype(small).to_parquet(paths[0], index=False, compression="zstd")
-    figures.to_csv(paths[1], index=False, float_format="%.6g", lineterminator="\n")
-    return answers.merge(figures[["run", *NAMED, "lr"]], on="run"), figures
+    if len(made):
+        images.parent.mkdir(parents=True, exist_ok=True)
+        small = answers.astype({"run": "category", "dataset": "category", "index": np.int32})
+        write_atomically(images, lambda path: small.to_parquet(path, compression="zstd"))
+        written = figures.to_csv(index=False, float_format="%.6g", lineterminator="\n")
+        write_atomically(table, written)
+    answers, figures = (each[each["run"].isin(names)] for each in (answers, figures))
+    keyed = figures[["run", *NAMED, "lr"]]
+    return answers.merge(keyed, on="run", validate="many_to_one"), figures
 
 
 def _of_runs(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -63,7 +63,7 @@ def planned(preset: str) -> pd.DataFrame:
 
 
 def asked(preset: str) -> pd.DataFrame:
-    """Those of them that are there; what is not is told.
+    """The `planned` rows that are there; what is not is told.
 
     Raises: FileNotFoundError where there are none.
     """

@@ -10,6 +10,7 @@ import pytest
 import scipy
 import torch
 
+from habitats.composing import PARTS
 from habitats.homes import habitats
 from relevit.attribution import METHODS
 from relevit.models.dinov2 import fingerprint
@@ -169,6 +170,61 @@ def test_each_draw_has_a_third_of_each_set():
     found = judged.draws(records)
     assert found["spread_pts"].tolist() == [0.5, 0.5], "means 0, 1, 2 of one, and 9 of the other"
     assert found["first"].tolist() == ["b", "b"] and found["zero"].tolist() == [*ZEROS]
+
+
+def known_records():
+    """Two methods and marks on two models, scene by scene; by Shapley's values b is the truer."""
+    draw = np.random.default_rng(0)
+    means = {
+        "a": (80, 60),
+        "b": (60, 70),
+        "random": (50, 50),
+        "shapley": (90, 100),
+        "truth": (100, 90),
+    }
+    noise = draw.standard_normal((5, 40))
+
+    def found(name, each):
+        own, subsets = (list(mean + each) for mean in means[name])
+        blind = {} if name in MARKS else {"shuffled_scenes_pct": list(50 + each)}
+        truth = {"truth_pct": [0, 0, 0], "same_first_pct": [0, 0, 0], "scenes_pct": own}
+        return truth | {"subsets_scenes_pct": subsets} | blind
+
+    worths = {part: [1.0, 2.0] for part in PARTS} | {"gap_pct": 10.0}
+    return [
+        {
+            "method": name,
+            "truth": {model: {zero: found(name, each) for zero in ZEROS} for model in "mn"},
+            "scores": {},
+        }
+        | ({"worths": {"m": worths, "n": worths}} if name == "truth" else {})
+        for name, each in zip(means, noise, strict=True)
+    ]
+
+
+def test_both_definitions_of_worth_have_groups_and_an_order_of_their_own():
+    rows = judged.table(known_records()).set_index(["model", "zero", "method"])
+    one = rows.loc[("m", "own")]
+    assert one["group"].dropna().to_dict() == {"a": 1, "b": 2}
+    assert one["subsets_group"].dropna().to_dict() == {"a": 2, "b": 1}
+    assert one.loc["a", "beyond"] == "yes" and pd.isna(one.loc["(truth)", "beyond"])
+    models = judged.models_table(known_records()).set_index("model").loc["m"]
+    assert models["worths_own"] == -1 and models["zeros"] == 1
+    assert models["best_method"] == "a"
+    assert models["shapley_leads_own_pts"] == pytest.approx(10, abs=1)
+    agreed = judged.agreement(known_records())
+    assert agreed["w"].eq(1).all() and len(agreed) == 4
+
+
+def test_a_row_of_before_is_refused(tmp_path):
+    """It has the worths of one definition alone."""
+    record = json.loads((judged.kept_in() / "gae.json").read_text("utf-8"))
+    for zeros in record["truth"].values():
+        for found in zeros.values():
+            del found["subsets_scenes_pct"]
+    (tmp_path / "gae.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"gae.json is no whole record; judge it anew"):
+        read_records(tmp_path)
 
 
 def test_the_files_of_results_are_those_of_the_records():

@@ -66,14 +66,22 @@ def test_a_study_goes_on_where_another_machine_stopped(made, tmp_path, capsys):
 def test_what_is_made_here_goes_before_and_other_settings_are_left_out(made, tmp_path):
     made |= {"one": 1, "two": 2}
     joined("why", planned(tmp_path, PLANNED[:2]), tmp_path)
-    made.clear()
     made |= {"one": 4}
     assert rights(joined("why", planned(tmp_path, ("one", "three")), tmp_path)) == {"one": 4}
+    made.clear()
+    assert rights(joined("why", planned(tmp_path), tmp_path)) == {"one": 4, "two": 2}, "kept"
 
 
-def test_nothing_made_and_nothing_kept_is_said(made, tmp_path):
+def test_nothing_made_and_nothing_kept_is_said_and_loses_nothing(made, tmp_path):
     with pytest.raises(FileNotFoundError, match=r"params/why.yaml: one is missing"):
         joined("why", planned(tmp_path), tmp_path)
+    made |= {"one": 1}
+    joined("why", planned(tmp_path), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.rglob("why*")}
+    made.clear()
+    with pytest.raises(FileNotFoundError, match=r"params/why.yaml: three is missing"):
+        joined("why", planned(tmp_path, ("three",)), tmp_path)
+    assert before == {path.name: path.read_bytes() for path in tmp_path.rglob("why*")}
 
 
 def test_the_loss_is_that_of_the_last_epoch_of_the_first(tmp_path):

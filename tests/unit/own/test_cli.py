@@ -224,7 +224,7 @@ WRONG_LATER = {
     "explain PIC --top 0": "top 0 of 40 classes; ask for 1 to 40",
     "explain PIC DATA -o m.png": "is one picture and",
     "audit --model dinov2-s8 --data DATA --out DATA": "holds no audit",
-    "audit --model mini-mae --data DATA --out out": "has no head",
+    "audit --model dinov2-s --data DATA --out out": "has no head",
     f"{TUNE} DATA --device cuda:7": "cuda",
     f"{TUNE} DATA --blocks 9": "9 of a model that",
     f"{TUNE} DATA --set head_classes=[a]": "class",
