@@ -76,7 +76,7 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 	$(BIN)/python tools/context_pictures.py controls
 
 why: setup  ## Is it the map on the object, or the stopped gradient? (two to five hours on 2 cores)
-	$(BIN)/python -m reproduction.pipeline why $(AT_ONCE)
+	$(BIN)/python -m reproduction.pipeline why $(AT_ONCE) $(if $(KEPT),--kept)
 	$(BIN)/python -m reproduction.runs.studies why
 
 decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (about two hours on 2 cores)
@@ -94,7 +94,7 @@ photos: setup  ## Do cures hold on photographs? DATA=folder of PACS (three to fo
 
 dose: setup  ## Does relevance add what an original leans by, on photographs? DATA=folder of PACS (two to three hours on 2 cores)
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)
-	$(BIN)/python -m reproduction.pipeline dose $(AT_ONCE)
+	$(BIN)/python -m reproduction.pipeline dose $(AT_ONCE) $(if $(KEPT),--kept)
 	$(BIN)/python -m reproduction.runs.studies dose
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class

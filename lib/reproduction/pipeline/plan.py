@@ -26,7 +26,7 @@ from reproduction.params import cells
 from reproduction.params.order import notebook_file, reads
 from reproduction.params.preset import Preset
 from reproduction.pipeline.progress import PAGE
-from reproduction.runs import grids
+from reproduction.runs import grids, parts
 from reproduction.runs.run import MADE, Row
 
 FOLDER = "params"  # of a preset's results
@@ -38,17 +38,19 @@ UNKNOWN_S = 60.0  # where none are known: then the longest way is that of most s
 
 
 def write_plan(
-    preset: Preset, at_once: int, whole: bool = True, cluster: bool = False
+    preset: Preset, at_once: int, whole: bool = True, cluster: bool = False, kept: bool = False
 ) -> dict[str, float]:
     """Write the parameters of each stage, what each run is asked, and the plan of all.
 
     `at_once` are the jobs side by side, for which runs are put together: on this machine, or on a
-    `cluster`, where each job waits for its turn. `whole`: no stage is asked for alone. Returns the
+    `cluster`, where each job waits for its turn. `whole`: no stage is asked for alone. `kept`: runs
+    whose answers the project keeps are left out. Returns the
     seconds of each job, as far as they are known, by the first words of its message.
     Raises: ValueError for a run that cannot be made.
     """
     results = project_root() / "outputs" / preset.path.stem
-    read, known = grids.asked(preset), grids.of_preset(preset)
+    without = parts.kept(preset.path.stem) if kept else set()
+    read, known = grids.asked(preset), grids.of_preset(preset, without)
     for name in preset.stages:
         write_parameters(preset.path, name)
     for row in known.values():

@@ -172,10 +172,16 @@ def todo(preset: str, targets: Sequence[str] = (), profile: str = "") -> list[st
     return re.findall(r"(?m)^Job \d+: (.+)$", done.stdout + done.stderr)
 
 
-def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile: str = "") -> int:
+def run(
+    name: str,
+    stages: Sequence[str] = (),
+    jobs: int | None = None,
+    profile: str = "",
+    kept: bool = False,
+) -> int:
     """Check, plan and run one preset, here or as a profile says; return the exit code.
 
-    With `stages`, these and what they need alone.
+    With `stages`, these and what they need alone; with `kept`, no run that is (`runs.parts`).
     Raises: ValueError, OSError, RuntimeError before any work, also while another runs the preset.
     """
     if jobs is not None and jobs < 1:
@@ -187,9 +193,9 @@ def run(name: str, stages: Sequence[str] = (), jobs: int | None = None, profile:
     with lock.held(name):
         if profile:
             slurm.refuse_left(project_root(), name)
-            return _run(preset, stages, jobs, profile)
+            return _run(preset, stages, jobs, profile, kept)
         with forked.server(_environment()) as forks:
-            return _run(preset, stages, jobs, profile, forks)
+            return _run(preset, stages, jobs, profile, kept, forks)
 
 
 def _run(
@@ -197,6 +203,7 @@ def _run(
     stages: Sequence[str],
     jobs: int | None,
     profile: str,
+    kept: bool,
     variables: Callable[[], Mapping[str, str]] = dict,
 ) -> int:
     """As `run`; `variables` waits for those that stages get."""
@@ -214,7 +221,7 @@ def _run(
     plan.unmake_failed(preset)
     here = ONE if profile else places(jobs, free_mb(_gpus()), preset.pipeline.gpu_mb)
     at_once = jobs if profile else here.at_once
-    seconds = plan.write_plan(preset, at_once, not stages, cluster=bool(profile))
+    seconds = plan.write_plan(preset, at_once, not stages, cluster=bool(profile), kept=kept)
     waiting = todo(name, targets, profile)
     if not waiting:
         print(f"Nothing to do: {last} is up to date.")
@@ -357,10 +364,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--profile", default="", help="profile of Snakemake, for example profiles/slurm"
     )
+    parser.add_argument(
+        "--kept", action="store_true", help="of a study: leave out the runs that docs/results keeps"
+    )
     options = parser.parse_intermixed_args(arguments)
+    asked = (options.preset, options.stages, options.jobs, options.profile, options.kept)
     try:
         with _stoppable():
-            return run(options.preset, options.stages, options.jobs, options.profile)
+            return run(*asked)
     except KeyboardInterrupt:
         # Not where a pipe may lead whose reader the same Ctrl-C has ended.
         print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)

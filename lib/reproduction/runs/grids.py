@@ -14,7 +14,7 @@ The models that IAV compares are rows, too, finetuned on labels by the parameter
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -327,9 +327,13 @@ def asked(preset: Preset) -> dict[str, dict[str, Row]]:
     return {name: once(of(preset.stages[name])["run"]) for name in _ASKED if name in preset.stages}
 
 
-def of_preset(preset: Preset) -> dict[str, Row]:
-    """All rows, each once, after those that it needs: a search of rates needs an original, too."""
-    wanted = [row for each in asked(preset).values() for row in each.values()]
+def of_preset(preset: Preset, without: Collection[str] = ()) -> dict[str, Row]:
+    """All rows, each once, after those that it needs: a search of rates needs an original, too.
+
+    `without` are names of rows that nobody wants; what others need of them stays.
+    """
+    rows = (row for each in asked(preset).values() for row in each.values())
+    wanted = [row for row in rows if row.name not in without]
     before = once([need for row in once(wanted).values() for need in needs(row)])
     first = [need for row in before.values() for need in needs(row)]
     return once([*first, *before.values(), *wanted])

@@ -63,6 +63,12 @@ def joined(
     return answers.merge(keyed, on="run", validate="many_to_one"), figures
 
 
+def kept(preset: str, folder: Path = RESULTS) -> set[str]:
+    """The names of the runs of a preset whose answers are kept."""
+    table = folder / f"{preset}_rows.csv"
+    return set(pd.read_csv(table)["run"]) if table.is_file() else set()
+
+
 def _of_runs(made: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     named = made.assign(run_name=[run.name for run in made["run"]])
     answers, figures = effects.study(named, ["run_name", *NAMED, "lr"])

@@ -7,8 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reproduction.runs import parts
+from reproduction.params.preset import read_preset
+from reproduction.runs import grids, parts
 from reproduction.runs.parts import NAMED, joined
+from reproduction.stages import preset_file
 
 PLANNED = ("one", "two", "three")
 
@@ -70,6 +72,17 @@ def test_what_is_made_here_goes_before_and_other_settings_are_left_out(made, tmp
     assert rights(joined("why", planned(tmp_path, ("one", "three")), tmp_path)) == {"one": 4}
     made.clear()
     assert rights(joined("why", planned(tmp_path), tmp_path)) == {"one": 4, "two": 2}, "kept"
+
+
+def test_what_is_kept_is_not_made_again_but_for_what_others_need(made, tmp_path):
+    made |= {"one": 1}
+    joined("why", planned(tmp_path), tmp_path)
+    assert parts.kept("why", tmp_path) == {"one"} and parts.kept("dose", tmp_path) == set()
+    preset = read_preset(preset_file("why"))
+    first = {name for name in grids.of_preset(preset) if ".seed1-" in name}
+    lost = next(name for name in first if not name.startswith("original"))
+    left = {name for name in grids.of_preset(preset, first - {lost}) if ".seed1-" in name}
+    assert left == {lost, *(name for name in first if name.startswith("original"))}
 
 
 def test_nothing_made_and_nothing_kept_is_said_and_loses_nothing(made, tmp_path):
