@@ -299,23 +299,18 @@ def agreement(records: Collection[dict[str, Any]]) -> pd.DataFrame:
     """
     rows = []
     for zero, worth in WAYS:
-        means = mean_truths(records, zero, worth)
+        models = dict.fromkeys(name for each in records for name in each["truth"])
+        each = {name: by_scene(records, name, zero, WORTHS[worth]).mean() for name in models}
+        means = pd.DataFrame(each)
+        means = means.loc[_methods(means.index)].dropna()
         ranks = rankdata(means.to_numpy(), axis=0)
         draw, w = np.random.default_rng(0), concordance(ranks)
         chance = [concordance(draw.permuted(ranks, axis=0)) for _ in range(PERMUTATIONS)]
         p = (1 + sum(each >= w - 1e-12 for each in chance)) / (1 + PERMUTATIONS)
         lowest = means.corr("spearman").to_numpy().min()
-        rows.append({"zero": zero, "worth": worth, "models": means.shape[1],
+        rows.append({"zero": zero, "worth": worth, "models": len(models),
                      "methods": len(means), "w": w, "p": p, "lowest": lowest})  # fmt: skip
     return pd.DataFrame(rows)
-
-
-def mean_truths(records: Collection[dict[str, Any]], zero: Zero, worth: str) -> pd.DataFrame:
-    """Mean truth in percent, a row a method that all models have, and a column a model."""
-    models = dict.fromkeys(name for each in records for name in each["truth"])
-    each = {name: by_scene(records, name, zero, WORTHS[worth]).mean() for name in models}
-    means = pd.DataFrame(each)
-    return means.loc[_methods(means.index)].dropna()
 
 
 def draws(records: Collection[dict[str, Any]]) -> pd.DataFrame:

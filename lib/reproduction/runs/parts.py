@@ -31,8 +31,8 @@ def joined(
 
     `rows` are those of `grids.of`. `answers` has a row a run and image (ANSWERED, NAMED, lr),
     `figures` a row a run, as `effects.study` has them, with `loss_pct`. What is made here goes into
-    the files, in the place of a run of the same name. What is neither made nor kept is told.
-    Raises: FileNotFoundError where that is all.
+    the files, in the place of a run of the same name. What is neither made nor kept is told,
+    and how many are kept. Raises: FileNotFoundError where there is none of either.
     """
     names = [run.name for run in rows["run"]]
     made, missing = effects.split(rows, missing=True)
@@ -47,6 +47,8 @@ def joined(
     if len(lost) == len(names):
         raise FileNotFoundError(f"params/{preset}.yaml: {lost[0]}")
     sys.stderr.writelines(f"{reason}\n" for reason in lost)
+    if elsewhere := len(have & set(names) & set(missing)):
+        sys.stderr.write(f"{preset}: {elsewhere} of {len(names)} runs are kept, made elsewhere\n")
     place = {name: number for number, name in enumerate(names)}
     answers, figures = (
         each.sort_values("run", key=lambda run: run.map(place), kind="stable", ignore_index=True)

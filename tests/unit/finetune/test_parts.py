@@ -58,11 +58,12 @@ def test_a_study_goes_on_where_another_machine_stopped(made, tmp_path, capsys):
     whole = joined("why", planned(tmp_path), tmp_path)
     assert rights(whole) == {"one": 1, "two": 3, "three": 2}
     assert whole[1]["run"].tolist() == [*PLANNED] and whole[0]["seed"].eq(1).all()
+    assert capsys.readouterr().err == "why: 1 of 3 runs are kept, made elsewhere\n"
     made.clear()
     again = joined("why", planned(tmp_path), tmp_path)
     for one, other in zip(whole, again, strict=True):
         pd.testing.assert_frame_equal(one, other, check_dtype=False)
-    assert not capsys.readouterr().err
+    assert capsys.readouterr().err == "why: 3 of 3 runs are kept, made elsewhere\n"
 
 
 def test_what_is_made_here_goes_before_and_other_settings_are_left_out(made, tmp_path):
