@@ -123,7 +123,10 @@ def main(arguments: list[str] | None = None) -> pd.DataFrame:
     rng, bench, spec = np.random.default_rng(args.seed), habitats(), model_spec(args.model)
     how = {"seed": args.seed, "size": spec.image_size}
 
-    known = None if args.images else shipped_weights(args.model, "habitats")
+    try:
+        known = None if args.images else shipped_weights(args.model, "habitats")
+    except ValueError as error:
+        parser.error(f"{error}, or let it learn here: --images 6400")
     original = load_model(args.model, known, new_head=args.images > 0, seed=args.seed)
     if args.images:
         learned = bench.draw("train", range(args.images), **how)

@@ -3,6 +3,7 @@
 import runpy
 from pathlib import Path
 
+import pytest
 import torch
 
 from habitats.cutouts import TEST_SETS
@@ -29,3 +30,10 @@ def test_the_whole_runs_and_relevance_leaves_the_background(capsys):
     told = [line.split() for line in capsys.readouterr().out.splitlines() if "background" in line]
     ends = {" ".join(line[:-8]): float(line[-3]) for line in told}
     assert ends["with relevance:"] < ends["without:"]
+
+
+def test_a_model_that_has_learned_nothing_is_told_what_to_do(capsys):
+    with pytest.raises(SystemExit):
+        FILE["main"](["--model", "dinov2-s"])
+    said = capsys.readouterr().err
+    assert "but of dinov2-s8, " in said and "--images 6400" in said

@@ -122,8 +122,9 @@ def shipped_weights(name: str, data: str | None = None) -> Path:
     place = folder if data in (None, "cutouts") else folder / data
     path = place / f"{name}.safetensors"
     if not path.is_file():
+        have = ", ".join(sorted(each.stem for each in place.glob("*.safetensors"))) or "no model"
         raise ValueError(
-            f"models: no weights of {name!r} for {data} come with the package; "
+            f"models: no weights of {name!r} for {data} come with the package, but of {have}; "
             "train it with the 00_start notebook"
         )
     return path
