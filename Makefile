@@ -78,6 +78,7 @@ controls: setup  ## Is it the object, is the original done, does it last? (three
 why: setup  ## Is it the map on the object, or the stopped gradient? (two to five hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline why $(AT_ONCE) $(if $(KEPT),--kept)
 	$(BIN)/python -m reproduction.runs.studies why
+	$(BIN)/python tools/context_pictures.py why
 
 decide: setup  ## Decide more claims: the paper's own terms, five to ten seeds (about two hours on 2 cores)
 	$(BIN)/python -m reproduction.pipeline decide $(AT_ONCE)

@@ -1,7 +1,7 @@
 """Draw pictures of docs, and write tables: of context.md from the study, of others from results.
 
 make study && python tools/context_pictures.py study && make numbers
-python tools/context_pictures.py photos     as `make photos` does, and `make controls` with controls
+python tools/context_pictures.py photos     as `make photos` does; so `make controls` and `make why`
 python tools/context_pictures.py verdicts   as `make decide` and `make notebooks` do
 """
 
@@ -34,6 +34,7 @@ from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
 from reproduction.runs import effects, grids
 from reproduction.runs.grids import OURS, OWN
+from reproduction.runs.mechanism import EXACT, LOSSES, MASKS
 from reproduction.runs.studies import line
 from reproduction.stages import preset_file, stage_folder
 
@@ -214,6 +215,25 @@ def controls(found: pd.DataFrame) -> plt.Figure:
     return figure
 
 
+def why(found: pd.DataFrame) -> plt.Figure:
+    """What each loss of maps adds to labels: by what masks know, and by the gradient."""
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.4), sharey=True)
+    losses = dict(zip(LOSSES, ("GAE", "the read-out", "L1 on GAE"), strict=True))
+    gradients = {"": "published gradient", EXACT: "exact gradient"}
+    for axis, (arm, title) in zip(panels, losses.items(), strict=True):
+        for i, (end, label) in enumerate(gradients.items()):
+            part = found[found["arm"] == arm + end].set_index("masks").loc[[*MASKS]]
+            _ends(axis, [x + 0.12 * (2 * i - 1) for x in range(len(part))], part, label, i)
+        axis.set_xticks(range(len(MASKS)), ["the object's", "one ellipse", "others'"])
+        axis.set(title=title, xlabel="masks")
+        axis.margins(x=0.25)
+        axis.axhline(0, color=plots.INK, linewidth=1)
+    panels[0].set(ylabel="adds to labels (points)")
+    panels[0].legend(fontsize=8)
+    figure.tight_layout()
+    return figure
+
+
 def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: int) -> None:
     away = [part["adds_pts"] - part["adds_low_pts"], part["adds_high_pts"] - part["adds_pts"]]
     axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
@@ -330,6 +350,7 @@ PICTURES = {
     "study": study,
     "photos": lambda: photographs(_read("photos_doses"), _read("notes/doses")),
     "controls": lambda: controls(_read("controls").dropna(subset=["adds_pts"])),
+    "why": lambda: why(_read("why")),
 }
 
 

@@ -21,6 +21,7 @@ from reproduction.measures.paired import ORIGINAL, difference, ends
 
 EXACT, RULE = "_exact", "_rule"  # how an arm's name ends
 PUBLISHED = "published"
+ABOVE, BELOW, UNTOLD = "above 0", "below 0", "not told"  # what an interval says
 LOSSES = ("relevance", "readout", "l1")  # arms: GAE, the read-out, L1 on GAE
 MASKS = ("annotated", "ellipse", "others")
 MEDIATORS = ("on_object_pct", "background_gap_pts", "loss_pct")
@@ -83,6 +84,7 @@ def tables(
     held = held_fixed(by_seed(right, figures, shifted))
     answered = pd.DataFrame([asked(each, seen, figures, shifted) for each in contrasts()])
     found = {"why": pd.DataFrame(made), "why_contrasts": answered, "why_held": held}
+    found["why_explained"] = explained(answered, held)
     return found | {"why_predicted": predicted(answered, held)}
 
 
@@ -97,6 +99,45 @@ def whole_seeds(figures: pd.DataFrame, arms: Collection[tuple[str, str]], preset
             f"make the rest by make {preset}"
         )
     return whole
+
+
+def explained(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
+    """What each explanation of docs/why.md predicts, and of which loss it came out: yes or no.
+
+    A row a part: explanation, part, and LOSSES. A mediator is held over all losses at once.
+    """
+    rows = contrasts.set_index("question")
+    without = {row["held"]: told(row, "gradient_pts") for row in held.to_dict("records")}
+
+    def says(question: str, name: str = "effect", unit: str = "_pts") -> str:
+        return told(rows.loc[question], name, unit)
+
+    found = {}
+    for arm in LOSSES:
+        leads = [says(f"{arm}: published less exact, {masks}") for masks in MASKS]
+        over = [
+            says(f"{arm}: object over {masks}, {gradient}")
+            for gradient in (PUBLISHED, "exact")
+            for masks in MASKS[1:]
+        ]
+        needs = says(f"{arm}: the gradient's part that needs the object")
+        first = f"{arm}: published less exact, annotated"
+        loss, share = (says(first, name, "") for name in ("loss", "on_object"))
+        further = {BELOW: ABOVE, ABOVE: BELOW}.get(loss)  # the side of who lowers it further
+        found[arm] = {
+            ("the map", "exact masks lead, by both gradients"): {*over} == {ABOVE},
+            ("the map", "a lower loss, a map further on the object"): share == further,
+            ("the map", "and at least as much gained"): leads[0] in (further, UNTOLD),
+            ("the map", "nothing left, share held"): without["on_object_pct"] == UNTOLD,
+            ("beside", "published leads with all masks"): {*leads} == {ABOVE},
+            ("beside", "by about as much"): needs == UNTOLD,
+            ("beside", "still leads, share held"): without["on_object_pct"] == ABOVE,
+            ("both", "published leads"): leads[0] == ABOVE,
+            ("both", "more so with the object's masks"): needs == ABOVE,
+            ("both", "nothing left, gap held"): without["background_gap_pts"] == UNTOLD,
+        }
+    table = pd.DataFrame(found).rename_axis(["explanation", "part"]).reset_index()
+    return table.replace({True: "yes", False: "no"})
 
 
 def predicted(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
@@ -122,7 +163,7 @@ def told(row: Mapping[str, float], name: str, unit: str = "", bound: float = 0.0
     low, high = row[f"{name}_low{unit}"], row[f"{name}_high{unit}"]
     if -bound < low <= high < bound:
         return "no difference"
-    return "above 0" if low > 0 else "below 0" if high < 0 else "not told"
+    return ABOVE if low > 0 else BELOW if high < 0 else UNTOLD
 
 
 def asked(

@@ -110,3 +110,34 @@ def test_what_the_gradient_gains_is_told_from_what_a_mediator_explains(lead):
     assert both["gradient_pts"] == pytest.approx(lead)
     assert held.loc["nothing", "gradient_pts"] == pytest.approx(lead + 3, abs=2)
     assert held.loc["background_gap_pts", "slope"] == pytest.approx(-1, abs=0.5)
+
+
+SAID = {"above 0": (1.0, 0.5, 1.5), "not told": (0.5, -0.5, 1.5), "below 0": (-1.0, -1.5, -0.5)}
+WORLDS = {  # what lowers the loss further is the exact gradient: published less exact is above 0
+    "the map": {"published less exact": "below 0", "on_object": "below 0", "share": "not told"},
+    "beside": {"needs": "not told", "on_object": "not told", "share": "above 0"},
+    "both": {"gap": "not told", "on_object": "below 0", "share": "above 0"},
+}
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_an_explanation_stands_where_all_that_it_predicts_came_out(world):
+    turned = WORLDS[world]
+
+    def ends(name, said, unit=""):
+        return dict(
+            zip((f"{name}{end}{unit}" for end in ("", "_low", "_high")), SAID[said], strict=True)
+        )
+
+    rows = []
+    for each in contrasts():
+        said = [turned[part] for part in turned if part in each.question]
+        row = ends("effect", (said or ["above 0"])[0], "_pts") | ends("loss", "above 0")
+        rows.append({"question": each.question} | row | ends("on_object", turned["on_object"]))
+    held = [
+        {"held": name} | ends("gradient_pts", turned.get(short, "above 0"))
+        for name, short in (("on_object_pct", "share"), ("background_gap_pts", "gap"))
+    ]
+    found = mechanism.explained(pd.DataFrame(rows), pd.DataFrame(held))
+    whole = found.set_index("explanation")[[*LOSSES]].eq("yes").all(axis=1).groupby(level=0).all()
+    assert whole[whole].index.tolist() == [world]
