@@ -46,7 +46,7 @@ $(READY): requirements.lock pyproject.toml | $(UV)
 	$(BIN)/python -c 'import relevit; print("setup: relevit", relevit.__version__, "is ready")'
 	@touch $@
 
-reproduce: setup  ## Run the whole suite with the workshop preset (34 to 38 min on 2 cores)
+reproduce: setup  ## Run the whole suite with the workshop preset (34 to 59 min on 2 cores)
 	$(BIN)/python -m reproduction.pipeline workshop $(AT_ONCE)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 

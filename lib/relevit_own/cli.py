@@ -246,7 +246,7 @@ def finetune(
         against: the cure that it is compared with; without it label
         trained_blocks: train the last so many blocks, norm and head; without it all
         rates: learning rate, or some that are tried; without it three
-        settings: further ones as KEY=VALUE, such as epochs=3; docs/your_own.md has all
+        settings: further ones as KEY=VALUE, such as epochs=3; a wrong KEY lists all
     """
     choices = _choices("finetune", locals())  # some may be said by --set as well
     door.need_there("finetune", data=data, images=choices.images_folder or None)
