@@ -23,7 +23,7 @@ import numpy as np
 import yaml
 from PIL import ExifTags, Image
 
-from relevit.base.errors import one_line
+from relevit.base.errors import need_packages, one_line
 from relevit.data.pictures import READING, opened
 from relevit.models.spec import Mask
 
@@ -130,15 +130,10 @@ def read_outlines(
     Raises: ImportError without supervision; ValueError for a file that is none of these, or does
     not fit its pictures; FileNotFoundError for a picture that is missing.
     """
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # without OpenCV it does the same in NumPy
-            import supervision  # noqa: F401  it reads them
-    except ImportError as error:
-        raise ImportError(
-            "read_table: outlines need the package supervision, which is not installed: pip "
-            "install supervision"
-        ) from error
+    need_packages("read_table", "own", "supervision")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # without OpenCV it does the same in NumPy
+        import supervision  # noqa: F401  it reads them
     kind = _voc if path.is_dir() else _coco if path.suffix.lower() == ".json" else _yolo
     rows, gone, names = [], [], []
     try:

@@ -103,15 +103,12 @@ def settled(
     counts = (
         f"{right[best].sum()} of {len(labels)} images by {best}, {right[second].sum()} by {second}"
     )
-    if not apart.any() or _chance(wins, int(apart.sum())) > DOUBT:
+    doubt = apart.any() and scipy.stats.binomtest(wins, int(apart.sum()), alternative="greater")
+    if not doubt or doubt.pvalue > DOUBT:
         raise ValueError(
             f"names: the order of the head's classes is not known: right on {counts}; {ASK}"
         )
     return possible[best], f"the head's classes are in {best}, by its answers: right on {counts}"
-
-
-def _chance(wins: int, games: int) -> float:
-    return float(scipy.stats.binomtest(wins, games, 0.5, alternative="greater").pvalue)
 
 
 def find_outputs(

@@ -16,17 +16,3 @@ from relevit.attribution.methods import (
     relevance_and_logits,
 )
 from relevit.maps import gae, method_options, patch_grid, to_heatmap
-
-__all__ = [
-    "BASELINES",
-    "METHODS",
-    "VARIANTS",
-    "check_known",
-    "explain",
-    "explain_all",
-    "gae",
-    "method_options",
-    "patch_grid",
-    "relevance_and_logits",
-    "to_heatmap",
-]

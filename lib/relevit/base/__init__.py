@@ -6,5 +6,3 @@ Importing it loads no torch.
 from relevit.base.device import choose_device, choose_precision
 from relevit.base.files import write_atomically
 from relevit.base.results import read_rows
-
-__all__ = ["choose_device", "choose_precision", "read_rows", "write_atomically"]

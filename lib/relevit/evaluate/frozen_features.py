@@ -111,20 +111,13 @@ def knn_answers(
     return pd.concat(parts, ignore_index=True)[["k", "index", "label", "prediction"]]
 
 
-def linear_probe(
-    model: nn.Module,
-    spec: ModelSpec,
-    train: Batch,
-    *,
-    inverse_penalty: float = 1.0,
-    precision: Precision = "float32",
-) -> nn.Module:
+def linear_probe(model: nn.Module, spec: ModelSpec, train: Batch) -> nn.Module:
     """A copy of `model`, in eval mode, whose head is fitted to `train` on frozen features.
 
     `model` is a raw backbone (`load_model`, new_head=True), left as it was; its head's size says
-    how many classes there are. Features are those of `class_features`, computed in `precision`
-    and brought to mean 0 and deviation 1; the new head holds that scaling. `inverse_penalty`
-    is scikit-learn's C: the penalty is the weights' squared norm over 2 C.
+    how many classes there are. Features are those of `class_features`, brought
+    to mean 0 and deviation 1; the new head holds that scaling. The penalty is half of the weights'
+    squared norm (scikit-learn's C of 1).
     Raises: ValueError for a model whose pretraining is not shipped, a class without image, or
     features that are not finite.
     """
@@ -143,10 +136,10 @@ def linear_probe(
             f"{count} needs one: draw a whole multiple of the classes"
         )
     parts = (part.images for part in train.split(BATCH))
-    features = class_features(model, spec, parts, precision).double().cpu()
+    features = class_features(model, spec, parts).double().cpu()
     mean, spread = features.mean(dim=0), features.std(dim=0)
     spread = torch.where(spread > 0, spread, 1.0)
-    fitted = LogisticRegression(C=inverse_penalty, max_iter=STEPS)
+    fitted = LogisticRegression(max_iter=STEPS)
     fitted.fit(((features - mean) / spread).numpy(), train.labels.numpy())
     weight, bias = torch.from_numpy(fitted.coef_), torch.from_numpy(fitted.intercept_)
     if len(weight) == 1:  # of two classes scikit-learn has the difference alone

@@ -18,20 +18,3 @@ from relevit.finetune.settings import (
     resolved,
 )
 from relevit.finetune.step import make_optimizer, step_losses
-
-__all__ = [
-    "BASELINES",
-    "FinetuneSettings",
-    "augmenting",
-    "baselines",
-    "finetune",
-    "highest_passing",
-    "judge",
-    "make_optimizer",
-    "paper_rate",
-    "paper_temperature",
-    "paper_weights",
-    "resolved",
-    "step_losses",
-    "taken_rate",
-]

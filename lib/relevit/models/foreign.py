@@ -159,7 +159,7 @@ def class_position(found: dict[str, Tensor], _side: int) -> dict[str, Tensor]:
 def resized(found: dict[str, Tensor], side: int) -> dict[str, Tensor]:
     """Positions for pictures of another size, as transformers does it in each forward pass."""
     position = found["pos_embed"]
-    rest = _side_of(position.shape[1])
+    rest = int(position.shape[1] ** 0.5)  # the side of the largest square among the tokens
     before, patches = position[:, : position.shape[1] - rest**2], position[:, -(rest**2) :]
     if rest == side:
         return found
@@ -167,11 +167,6 @@ def resized(found: dict[str, Tensor], side: int) -> dict[str, Tensor]:
     made = interpolate(grid, size=(side, side), mode="bicubic", align_corners=False)
     made = made.permute(0, 2, 3, 1).flatten(1, 2).to(position.dtype)
     return found | {"pos_embed": torch.cat([before, made], dim=1)}
-
-
-def _side_of(count: int) -> int:
-    """The side of the largest square of patches among so many tokens."""
-    return int(count**0.5)
 
 
 def without_norm(found: dict[str, Tensor], _side: int) -> dict[str, Tensor]:

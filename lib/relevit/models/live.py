@@ -10,7 +10,7 @@ from typing import Any
 import timm
 from torch import Tensor, nn
 
-from relevit.base.errors import one_line, text_extra
+from relevit.base.errors import PACKAGES, need_packages, one_line
 from relevit.base.seeding import seeded
 from relevit.maps import logits_of
 from relevit.models.foreign import FAMILIES, Foreign
@@ -57,8 +57,9 @@ def answering(folder: Path) -> nn.Module:
 
     Raises: ValueError for what transformers takes for no classifier of images.
     """
-    with text_extra(str(folder)):
-        from transformers import AutoModelForImageClassification as Classifiers
+    need_packages(str(folder), "text", *PACKAGES)
+    from transformers import AutoModelForImageClassification as Classifiers
+
     try:
         network = Classifiers.from_pretrained(folder, local_files_only=True).eval()
         processor = json.loads((folder / PROCESSOR).read_text("utf-8"))

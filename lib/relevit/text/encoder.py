@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from relevit.base.errors import text_extra
+from relevit.base.errors import PACKAGES, need_packages
 from relevit.base.seeding import seeded
 from relevit.text.tokens import Tokens, same_length
 
@@ -214,8 +214,9 @@ def build_tiny(
     Its weights are drawn as torch draws a layer's: transformers' own, of one small size whatever
     the width, are meant for large models.
     """
-    with text_extra("09_text"):
-        from transformers import BertConfig, BertModel
+    need_packages("09_text", "text", *PACKAGES)
+    from transformers import BertConfig, BertModel
+
     config = BertConfig(
         vocab_size=words,
         hidden_size=width,

@@ -9,7 +9,7 @@ from typing import Any
 from safetensors import SafetensorError
 from torch import nn
 
-from relevit.base.errors import one_line, text_extra
+from relevit.base.errors import one_line
 from relevit.base.files import from_project
 from relevit.base.hub import need_hub
 
@@ -35,8 +35,8 @@ def model_folder(
     if weights_root:
         folder = from_project(weights_root) / name
     else:
-        with text_extra(where):
-            from huggingface_hub import snapshot_download
+        from huggingface_hub import snapshot_download
+
         need_hub(f"{where}: {hub}", hub, own)
         try:
             wanted = [*files, *more]

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from relevit.base.errors import text_extra
+from relevit.base.errors import PACKAGES, need_packages
 from relevit.text.documents import Document
 
 if TYPE_CHECKING:
@@ -62,8 +62,9 @@ class Tokens:
 
 def load_tokenizer(folder: Path | str) -> Tokenizer:
     """The fast tokenizer in `folder` (`tokenizer.json`), of a BERT-type or CLIP model."""
-    with text_extra("tokens"):
-        from tokenizers import Tokenizer
+    need_packages("tokens", "text", *PACKAGES)
+    from tokenizers import Tokenizer
+
     path = Path(folder) / FILE
     try:
         return Tokenizer.from_file(str(path))
@@ -79,8 +80,9 @@ def word_tokenizer(words: Sequence[str]) -> Tokenizer:
 
     [PAD] is 0, then the others of SPECIAL_TOKENS, then `words` in their order.
     """
-    with text_extra("tokens"):
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+    need_packages("tokens", "text", *PACKAGES)
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
+
     ids = {word: place for place, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()

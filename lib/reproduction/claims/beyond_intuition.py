@@ -96,12 +96,10 @@ def rollout_is_a_special_case(t: Seen) -> Yielded:
     )
 
 
-def _outlines(t: Seen, model: str, method: str, metrics: str = "", others: str = "") -> Numbers:
-    """A method's number in each metric of the segmentation test, or what it leads others by."""
-    rows = t.rows(OUTLINES, f"model == '{model}'", metrics)
+def _outlines(t: Seen, model: str, method: str, others: str) -> Numbers:
+    """What a method leads others by in each metric of the segmentation test."""
+    rows = t.rows(OUTLINES, f"model == '{model}'")
     ours = mean(rows.query(f"method == '{method}'"), "value_pct", "metric", error=ENDS)
-    if not others:
-        return ours
     theirs = rows.query(f"method in {SIX} {others}").rename(columns={"method": "other"})
     return ours.minus(mean(theirs, "value_pct", "other metric", error=ENDS))
 

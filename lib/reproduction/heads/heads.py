@@ -46,13 +46,8 @@ def head_numbers(
     return pd.DataFrame(found, columns=COLUMNS)
 
 
-def _medians(rows: pd.DataFrame, value: str = "score") -> pd.DataFrame:
-    """Median over images: layers down, heads across."""
-    return rows.groupby(["layer", "head"])[value].median().unstack("head").sort_index()
-
-
 def _of_scores(rows: pd.DataFrame) -> Iterator[Number]:
-    medians = _medians(rows)
+    medians = rows.groupby(["layer", "head"])["score"].median().unstack("head").sort_index()
     between = rows.groupby(["layer", "head"])["score"].mean().groupby("layer").var(ddof=0)
     share = (between / rows.groupby("layer")["score"].var(ddof=0)).mean()
     numbers = {"identity": share}
@@ -91,12 +86,8 @@ def _correlations(own: pd.DataFrame, entropy: pd.DataFrame) -> Iterator[Number]:
     if len(images) >= 4:
         for name in ("entropy", "score"):
             found = rank_correlation(images["object_share_pct"], images[name])
-            yield _correlation(f"{name} with size", found)
-
-
-def _correlation(name: str, found: dict[str, float]) -> Number:
-    error = (found["high"] - found["low"]) / (2 * 1.96)
-    return name, found["spearman"], error, found["count"]
+            error = (found["high"] - found["low"]) / (2 * 1.96)
+            yield f"{name} with size", found["spearman"], error, found["count"]
 
 
 def _of_entropy(entropy: pd.DataFrame) -> list[tuple]:

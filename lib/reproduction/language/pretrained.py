@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from habitats.corpora.generated import generated_tokenizer
-from relevit.base.errors import text_extra
+from relevit.base.errors import PACKAGES, need_packages
 from relevit.base.seeding import seeded
 from relevit.text.documents import Corpus
 from relevit.text.encoder import TextTransformer, build_tiny, from_bert
@@ -90,8 +90,9 @@ def _folder(cfg: Params) -> Path:
 
 def _bert(cfg: Params, tokenizer: Tokenizer) -> nn.Module:
     """transformers' encoder without a head."""
-    with text_extra("09_text"):
-        from transformers import BertConfig, BertModel
+    need_packages("09_text", "text", *PACKAGES)
+    from transformers import BertConfig, BertModel
+
     dropout = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), cfg.dropout)
     if cfg.source == "random":
         config = BertConfig(

@@ -5,7 +5,7 @@ Source: Beyond Intuition Sec. 4.2 (CLIP ViT-B/32, zero-shot on ImageNet), Table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import pandas as pd
 import torch
@@ -42,11 +42,7 @@ def zero_shot_table(encoder: Encoder, right: Bool[Tensor, " images"]) -> pd.Data
 
 
 def zero_shot_perturbation(
-    encoder: Encoder,
-    batch: Batch,
-    *,
-    protocol: Protocol = "published",
-    on_method: Callable[[], object] = lambda: None,
+    encoder: Encoder, batch: Batch, *, protocol: Protocol = "published"
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The perturbation test on an image classifier made of prompts, as Beyond Intuition Table 3.
 
@@ -61,7 +57,7 @@ def zero_shot_perturbation(
     erasing = Erasing(fill="mean", shares_pct=area.pop("shares_pct", SHARES_PCT))
     model, spec = encoder.classifier(), encoder.dual.spec
     maps = shared_maps(model, spec, batch.images, CLIP_METHODS, protocol=protocol)
-    predicted = perturb(model, spec, batch, maps, erasing, on_method=on_method)
+    predicted = perturb(model, spec, batch, maps, erasing)
     by_label = perturb_by_label(model, spec, batch, predicted, erasing, protocol=protocol)
     parts = {"predicted": predicted, "label": by_label}
     columns = ["method", "direction", "images", "auc_pct", "low_pct", "high_pct", "target"]

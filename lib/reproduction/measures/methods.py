@@ -79,13 +79,12 @@ def shared_maps(
     *,
     target: Int[Tensor, " images"] | None = None,
     protocol: Protocol = "published",
-    on_part: Callable[[int], object] = lambda count: None,
 ) -> Maps:
     """The maps of each method for each image, on the CPU; what they share is computed once.
 
     `methods` are all of METHODS where none are given. `target` has one class an image; None
-    explains the predicted one. `on_part` hears how many images were done. A method that somebody
-    has added meets copies of the model, so that it cannot move the others (`undisturbed`).
+    explains the predicted one. A method that somebody has added meets copies of the model, so that
+    it cannot move the others (`undisturbed`).
     Raises: as `explain_all`.
     """
     asked = check_known(METHODS if methods is None else methods)
@@ -100,7 +99,7 @@ def shared_maps(
         found = kept(pixels, wanted) | {name: of(pixels, wanted) for name, of in added.items()}
         return {name: found[name] for name in asked}
 
-    return explained_by(model, spec, images, rule, target, on_part)
+    return explained_by(model, spec, images, rule, target)
 
 
 def chance_maps(images: int, patches: int) -> Float[Tensor, "images patches"]:
@@ -114,13 +113,12 @@ def pair_maps(
     pairs: Batch,
     methods: Iterable[str],
     protocol: Protocol = "published",
-    on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Float[Tensor, "pairs 2 patches"]]:
     """The maps of each method for the first and for the second class of each image of pairs.
 
     Raises: as `shared_maps`.
     """
-    how = {"methods": tuple(methods), "protocol": protocol, "on_part": on_part}
+    how = {"methods": tuple(methods), "protocol": protocol}
     sides = [
         shared_maps(model, spec, pairs.images, target=asked, **how) for asked in pairs.labels.T
     ]
@@ -258,7 +256,6 @@ def perturb(
     erasing: Erasing = AS_PUBLISHED,
     *,
     explained: Int[Tensor, " images"] | None = None,
-    on_method: Callable[[], object] = lambda: None,
 ) -> pd.DataFrame:
     """The rows of `perturbation_rows` for each method on the same images, with its name."""
     parts = []
@@ -271,7 +268,6 @@ def perturb(
             erasing,
         )
         parts.append(rows.assign(method=name))
-        on_method()
     return pd.concat(parts, ignore_index=True)
 
 
@@ -454,7 +450,6 @@ def explained_by(
     images: UInt8[Tensor, "images 3 height width"],
     rule: Callable[[Tensor, Tensor | None], dict[str, Tensor]],
     target: Int[Tensor, " images"] | None,
-    on_part: Callable[[int], object] = lambda count: None,
 ) -> dict[str, Tensor]:
     """What `rule` makes of normalised images and their classes, BATCH at once; on the CPU."""
     device = next(model.parameters()).device
@@ -463,7 +458,6 @@ def explained_by(
     for some, wanted in zip(images.split(size), classes, strict=False):
         made = rule(spec.normalise(some.to(device)), wanted)
         parts.append({name: values.cpu() for name, values in made.items()})
-        on_part(len(some))
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 

@@ -26,7 +26,6 @@ from relevit.models.registry import CUT, PAPER_MODELS, ROBUSTVIT
 
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
-MASKS = ("annotated", "tokencut")
 # The variants (05_ablations), `ours` for the full method. The last two are printed in top-5 alone.
 VARIANTS = (
     "ours",

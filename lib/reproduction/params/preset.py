@@ -33,7 +33,7 @@ from reproduction.params.order import NOTEBOOKS
 from reproduction.params.words import Name
 
 # Parameters that name models.
-OF_MODELS = (*("model", "compared_model"), *("method_model", "method_models", "others"))
+OF_MODELS = ("compared_model", "method_model", "method_models", "others")
 
 
 class SweepGrid(Checked):
@@ -92,11 +92,9 @@ def read_preset(path: Path) -> Preset:
 def _places(preset: Preset) -> None:
     """Stages find each other's results where the Snakefile has them."""
     for name, params in preset.stages.items():
-        for key, needed in (("output_root", "outputs"),):
-            value = getattr(params, key, needed)
-            if value != needed:
-                but = f"the pipeline needs {needed!r}; another one is for notebooks by hand"
-                preset.refuse(name, f"{key} = {value!r}", but)
+        if params.output_root != "outputs":
+            but = "the pipeline needs 'outputs'; another one is for notebooks by hand"
+            preset.refuse(name, f"output_root = {params.output_root!r}", but)
 
 
 def _models(preset: Preset) -> None:
@@ -119,13 +117,10 @@ def _models(preset: Preset) -> None:
 
 def _shipped(preset: Preset) -> None:
     """The models that come with the package have learned from the preset's images."""
-    images, shares = preset.pipeline.benchmark, preset.stages["03_robustness"].home_shares
+    images = preset.pipeline.benchmark
     if many := images.original_images:
         but = "that is of worlds of 04_cures; of the preset's own original it is training_images"
         preset.refuse("common", f"benchmark.original_images = {many}", but)
-    if images.data != HABITATS and shares:
-        but = f"common has data {images.data!r}, whose classes have no homes: give habitats"
-        preset.refuse("03_robustness", f"home_shares = {shares}", but)
     if images.data != HABITATS:
         return
     try:
@@ -140,7 +135,7 @@ def _shipped(preset: Preset) -> None:
         (name, key, getattr(params, key))
         for name, params in preset.stages.items()
         for key in OF_MODELS
-        if key in type(params).model_fields and key != "model"
+        if key in type(params).model_fields
     ]
     named += [("pipeline", "sweep", [m for grid in preset.pipeline.sweep for m in grid.models])]
     feature_model = preset.stages["01_masks"].feature_model

@@ -4,7 +4,6 @@
 and what loads them once, `progress` tells how far it is, `make` makes single finetuning runs;
 `fetching` gets what they need first, `lock` lets one run at a time write a preset's results,
 `children` ends stages with whoever asked for them, `engine` is papermill's with kernels that do not
-clash; `notebooks` stores a run's outputs in the repository; `exercises` and `slides` make what a
-workshop needs, and `checks` says what is wrong with an answer; `doctor` looks at the
-machine and at data sets for the command `relevit`.
+clash; `notebooks` stores a run's outputs in the repository, and `checks` says what is wrong with an
+answer; `doctor` looks at the machine and at data sets for the command `relevit`.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from relevit.base import errors
+from relevit.base.errors import PACKAGES, need_packages
 from relevit.choices.words import DINOV2, HUB
 from reproduction.params.cells import Params
 from reproduction.params.order import NOTEBOOKS
@@ -16,15 +16,10 @@ def fetch(preset: Preset) -> None:
     """Fetch what the stages of a preset would fetch, once and now.
 
     Texts and models that they name in a folder are looked at there instead.
-    Raises: RuntimeError without the extra `text`, ConnectionError for what cannot be had,
+    Raises: ImportError without the extra `text`, ConnectionError for what cannot be had,
     FileNotFoundError or ValueError for what is missing from a folder or wrong in it.
     """
-    if absent := errors.absent():
-        raise RuntimeError(
-            f"pipeline: {' and '.join(absent)} not installed; "
-            f"{errors.NOTEBOOK_ON_TEXT} needs the extra 'text': make setup installs "
-            f"it, or: {errors.INSTALL}"
-        )
+    need_packages("pipeline", "text", *PACKAGES)
     if set(NOTEBOOKS) - set(preset.stages):  # a few alone, which fetch what they need themselves
         return
     stages = preset.stages

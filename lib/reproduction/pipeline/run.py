@@ -376,7 +376,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Not where a pipe may lead whose reader the same Ctrl-C has ended.
         print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)
         return STOPPED
-    except (ValueError, OSError, RuntimeError) as error:
+    except (ValueError, OSError, RuntimeError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -32,7 +32,6 @@ from reproduction.plots.style import (
     count_whole,
     drawn,
     families,
-    legend_beside,
     mark_level,
     method_colour,
     named,
@@ -244,7 +243,7 @@ def paired_changes(changes: pd.DataFrame, title: str) -> Figure:
     axis.set(title=title, ylabel="change of top-1 (points)")
     axis.grid(visible=False, axis="x")
     reach(axis, -1, 1)
-    legend_beside(figure, axis)
+    figure.legend(*axis.get_legend_handles_labels(), loc="outside right center", frameon=False)
     return figure
 
 

@@ -280,18 +280,6 @@ def panels(count: int, width: float, height: float, **options: Any) -> tuple[Fig
     return figure, list(axes[0])
 
 
-def legend_beside(figure: Figure, axis: Axes, title: str = "") -> None:
-    """The legend of one panel at the right of all, where it covers no data."""
-    figure.legend(
-        *axis.get_legend_handles_labels(),
-        loc="outside right center",
-        frameon=False,
-        title=title,
-        title_fontsize=8,
-        alignment="left",
-    )
-
-
 def count_whole(axis: Axes) -> None:
     """Ticks at whole epochs, blocks or steps alone."""
     axis.xaxis.get_major_locator().set_params(integer=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,11 +28,7 @@ VALIDATED = 100  # validation images that a model of a paper answers
 
 
 def make_original(
-    cfg: Params,
-    bench: Benchmark,
-    folder: Path,
-    device: torch.device,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
+    cfg: Params, bench: Benchmark, folder: Path, device: torch.device
 ) -> tuple[nn.Module, History]:
     """The original model of a preset, with `weights.safetensors` and `log.jsonl` in `folder`.
 
@@ -45,7 +40,7 @@ def make_original(
     """
     if cfg.source in ("published", "random"):
         model = _paper_models(cfg, folder, device)
-        return model, [_as_it_is(cfg, bench, model, folder, on_epoch)]
+        return model, [_as_it_is(cfg, bench, model, folder)]
     spec = model_spec(cfg.model)
     if cfg.source == "shipped":
         weights = shipped_weights(cfg.model, cfg.benchmark.learned)
@@ -53,12 +48,10 @@ def make_original(
         model = load_model(cfg.model, weights, device=device)
         for source, name in ((weights, WEIGHTS), (weights.with_suffix(".jsonl"), LOG)):
             write_atomically(folder / name, partial(shutil.copyfile, source))
-        for row in history:
-            on_epoch(row)
         return model, history
     model = untrained(cfg.model, cfg.seed, device)
     settings = TrainSettings.from_params(cfg, device, images=cfg.training_images)
-    return model, train_original(model, spec, settings, folder, bench, on_epoch=on_epoch)
+    return model, train_original(model, spec, settings, folder, bench)
 
 
 def untrained(
@@ -89,20 +82,13 @@ def _paper_models(cfg: Params, folder: Path, device: torch.device) -> nn.Module:
     return model.to(device)
 
 
-def _as_it_is(
-    cfg: Params,
-    bench: Benchmark,
-    model: nn.Module,
-    folder: Path,
-    on_epoch: Callable[[dict[str, Any]], None],
-) -> dict[str, Any]:
+def _as_it_is(cfg: Params, bench: Benchmark, model: nn.Module, folder: Path) -> dict[str, Any]:
     """The log's only row for a model that is not trained here: its top-1 on validation images."""
     spec = bench.spec(cfg.model)
     shown = bench.draw("validation", range(VALIDATED), size=spec.image_size)
     right = predict(model, spec, shown.split(BATCH))["label_rank"] == 0
     row = {"epoch": 0, "validation_top1_pct": 100.0 * float(right.mean())}
     write_atomically(folder / LOG, json.dumps(row) + "\n")
-    on_epoch(row)
     return row
 
 
@@ -114,7 +100,6 @@ def train_original(
     bench: Benchmark,
     *,
     validation_images: int = 400,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> History:
     """Train `model` in place on images drawn for it, or on all that there are of a smaller set.
 
@@ -130,5 +115,4 @@ def train_original(
         train=train,
         validation=bench.pictures("validation", validation_images, size=spec.image_size).kept(),
         identity={"kind": "original", "images_of": bench.rules},
-        on_epoch=on_epoch,
     )

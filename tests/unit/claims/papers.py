@@ -15,7 +15,7 @@ from relevit.models.registry import PAPER_MODELS
 from reproduction.claims import judge
 from reproduction.measures import leads
 from reproduction.measures.accuracies import agreement
-from reproduction.paper import (
+from reproduction.paper.published import (
     published_ablation,
     published_perturbation,
     published_rows,

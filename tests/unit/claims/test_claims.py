@@ -14,7 +14,7 @@ from reproduction.claims import CLAIMS, judge, verdict_table
 from reproduction.claims.chance import by_chance
 from reproduction.claims.judging import Claim, Verdict, judged
 from reproduction.claims.numbers import Number, least_error, mean, wide
-from reproduction.paper import claims as sentences
+from reproduction.paper.published import claims as sentences
 
 from . import heads, papers
 

@@ -8,7 +8,7 @@ import pytest
 
 from reproduction import claims
 from reproduction.claims import decided
-from reproduction.paper import published_ablations, published_rows
+from reproduction.paper.published import published_ablations, published_rows
 
 from . import papers
 

@@ -38,7 +38,6 @@ def trained(monkeypatch, tmp_path):
     shape = {"img_size": 28, "patch_size": 14, "embed_dim": 8, "depth": 1, "num_heads": 2}
     model = VisionTransformer(**shape, init_values=1.0, num_classes=0)
     tensors = {key: torch.randn_like(value) for key, value in model.state_dict().items()}
-    monkeypatch.setattr(dinov2, "DEPTH", 1)
     monkeypatch.setattr(dinov2, "TENSORS_SHA256", dinov2.fingerprint(tensors))
     monkeypatch.setattr(dinov2, "need_disk_space", lambda folder, megabytes: None)
     monkeypatch.setenv(files.CACHE_VARIABLE, str(tmp_path / "cache"))

@@ -6,18 +6,17 @@ Also a random one in the paper's shape, so that its preset can be rehearsed with
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import timm
-import torch
-from torch import Tensor, nn
+from torch import nn
 
-from relevit.base.errors import text_extra
+from relevit.base.errors import PACKAGES, need_packages
 from relevit.base.seeding import seeded
 from relevit.choices.words import CLIP, CLIP_ON_HUB
+from relevit.models.foreign import named_as_timm
 from relevit.models.spec import ModelSpec
 from relevit.text.clip.dual import DualEncoder
 from relevit.text.encoder import from_clip_text
@@ -75,8 +74,9 @@ def load_clip(folder: Path, user: str = "09_text") -> tuple[DualEncoder, Tokeniz
 
     Pixel statistics are those of its `preprocessor_config.json`, where it has one, else CLIP's.
     """
-    with text_extra(user):
-        from transformers import CLIPImageProcessor, CLIPModel
+    need_packages(user, "text", *PACKAGES)
+    from transformers import CLIPImageProcessor, CLIPModel
+
     model = read_weights(user, CLIPModel, folder)
     told = (folder / PIXELS).is_file()
     pixels = CLIPImageProcessor.from_pretrained(folder) if told else CLIPImageProcessor()
@@ -117,29 +117,6 @@ def _image_tower(model: CLIPModel) -> nn.Module:
             # Half a unit more, as timm rounds the product down.
             mlp_ratio=(config.intermediate_size + 0.5) / config.hidden_size,
         )
-    source = model.vision_model.state_dict()
-    tensors: dict[str, Tensor] = {
-        "cls_token": source["embeddings.class_embedding"][None, None],
-        "pos_embed": source["embeddings.position_embedding.weight"][None],
-        "patch_embed.proj.weight": source["embeddings.patch_embedding.weight"],
-    }
-    for theirs, ours in (("pre_layrnorm", "norm_pre"), ("post_layernorm", "norm")):
-        tensors |= {f"{ours}.{kind}": source[f"{theirs}.{kind}"] for kind in ("weight", "bias")}
-    for i, layer in enumerate(model.vision_model.encoder.layers):
-        tensors |= {f"blocks.{i}.{name}": part for name, part in _block_tensors(layer).items()}
+    tensors = named_as_timm(model.vision_model.state_dict())
     tower.to(tensors["pos_embed"]).load_state_dict(tensors)
     return tower.eval()
-
-
-def _block_tensors(layer: nn.Module) -> dict[str, Tensor]:
-    """A block's tensors under timm's names, query, key and value joined."""
-    source = layer.state_dict()
-    found = {
-        re.sub(r"^layer_norm", "norm", name.replace("self_attn.out_proj", "attn.proj")): tensor
-        for name, tensor in source.items()
-        if not re.match(r"self_attn\.[qkv]_", name)
-    }
-    for kind in ("weight", "bias"):
-        parts = [source[f"self_attn.{part}_proj.{kind}"] for part in "qkv"]
-        found[f"attn.qkv.{kind}"] = torch.cat(parts)
-    return found

@@ -45,12 +45,9 @@ def jobs(root: Path, preset: str) -> dict[str, str]:
     """
     rows = [line.split("|", 4) for line in _ask(LISTED).splitlines()]
     name = re.compile(re.escape(prefix(preset)) + "_[0-9a-f-]{36}")
-    ours = [row for row in rows if len(row) == 5 and name.fullmatch(row[2]) and _is(row[4], root)]
+    ours = [row for row in rows if len(row) == 5 and name.fullmatch(row[2])]
+    ours = [row for row in ours if Path(row[4]).resolve() == root.resolve()]
     return {number: told.removeprefix("rule_") for number, _, _, told, _ in ours}
-
-
-def _is(path: str, root: Path) -> bool:
-    return Path(path).resolve() == root.resolve()
 
 
 def _ask(command: list[str]) -> str:
