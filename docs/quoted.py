@@ -360,6 +360,39 @@ def _controls(kind: str) -> Table:
     }
 
 
+def _why() -> Table:
+    """What each loss of maps adds by either gradient, with masks that know the object or do not."""
+    return read("why").query("arm != 'original'"), {
+        "arm": "`arm`",
+        "masks": "`masks`",
+        "rate": "lr",
+        "adds to labels": "adds:+0.0~",
+        "change": "change:+0.0~",
+        "`val`": "val:+0.0",
+        "on the object (%)": "on_object:0.0",
+        "gap after": "background_gap:0.0",
+        "loss (%)": "loss:0",
+    }
+
+
+def _why_asked() -> Table:
+    """Each question of the plan, with what was predicted."""
+    told = read("why_predicted").set_index("question")["predicted"]
+    return read("why_contrasts"), {
+        "question": "question",
+        "points": "effect:+0.0~",
+        "predicted": lambda row: told[row["question"]],
+        "on the object": "on_object:+0.0~",
+        "gap": "background_gap:+0.0~",
+    }
+
+
+def _why_explained() -> Table:
+    """Each part of what an explanation predicts, by loss."""
+    losses = {"GAE": "relevance", "read-out": "readout", "L1 on GAE": "l1"}
+    return read("why_explained"), {"explanation": "explanation", "predicts": "part"} | losses
+
+
 PHOTO_LEADS = {
     "change": "change:+0.0~",
     "over `label`": "over_label:+0.0~",
@@ -616,6 +649,9 @@ TABLES: dict[str, Callable[[], Table]] = {
     "controls_masks": lambda: _controls("masks"),
     "controls_originals": lambda: _controls("originals"),
     "controls_steps": lambda: _controls("steps"),
+    "why": _why,
+    "why_asked": _why_asked,
+    "why_explained": _why_explained,
     "photos": _photos,
     "photos_domains": lambda: _photos_by("art_painting", "cartoon", "sketch", spec="change:+0.0~"),
     "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),
