@@ -75,12 +75,18 @@ TOLD = {  # words that are said at this turn alone
     },
     "06a_attribution": {
         "above": [
-            "outlines, head-wise less its other half, 40 images: +8.0 (+7.7 to +8.3) points: perce",
+            "outlines, head-wise less feedback alone, 40 images: +8.0 (+7.7 to +8.3) points: perce",
             "points: feedback adds",
             ": mostly one is found",
+            "less its area, 40 images: +8.0 (+7.7 to +8.3) points: what is kept lies on it more",
         ],
         "between": ["whether perception adds", "so few images do not tell"],
-        "below": ["points: perception costs", "points: feedback costs", "mostly none is found"],
+        "below": [
+            "points: perception costs",
+            "points: feedback costs",
+            "mostly none is found",
+            "points: what is kept lies on it less than by its size",
+        ],
     },
     "07a_segmentation": {
         "above": [
@@ -113,7 +119,7 @@ TOLD = {  # words that are said at this turn alone
         "above": ["points: token-wise leads it", ": leads 1, trails 0."],
         "between": [
             "leads it or trails it cannot be told",
-            "each for itself, 0 of 2 leave 0 out; by luck alone 0.1 would.",
+            "each for itself, it leads in 0 of 2 panels and trails in 0; by luck alone 0.1 would",
             "would take 90 to 90 texts",
         ],
         "below": ["points: token-wise trails it", ": leads 0, trails 1."],
@@ -288,8 +294,12 @@ def halves(lead: float) -> dict:
     both = {"head_wise|integrated_gradient": 50 + lead + wiggle}
     found = pd.DataFrame({"found": wiggle + lead > 0, "image": range(COUNT)})
     tables = {"single": pd.DataFrame([first]), "compared": range(COUNT)}
-    tables |= {"better": {"outlines": pd.DataFrame(alone | both)}}
-    return tables | {"table": found}
+    kept = pd.DataFrame({"on_object_pct": 20 + lead + wiggle, "fills_pct": 20.0})
+    known = {"better": {"outlines": pd.DataFrame(alone | both)}, "parts_found": kept}
+    known |= tables | {"table": found}
+    (pairs,) = (cell.source for cell in cells_of("06a_attribution") if cell.id == "06a-pairs")
+    exec(pairs, known)
+    return known
 
 
 def map_or_model(lead: float) -> dict:

@@ -89,6 +89,7 @@ NAMES = {  # of methods, where `raw_attention` as "raw attention" is not what on
     "lrp": "LRP",
     "attn_lrp": "AttnLRP",
     "gae": "GAE",
+    "input_gradient": "input times gradient",
     "ga": "GA",
     "legrad": "LeGrad",
     "libra_grad": "LibraGrad",
