@@ -362,7 +362,7 @@ def _controls(kind: str) -> Table:
 
 def _why() -> Table:
     """What each loss of maps adds by either gradient, with masks that know the object or do not."""
-    return read("why").query("arm != 'original'"), {
+    return read("why"), {
         "arm": "`arm`",
         "masks": "`masks`",
         "rate": "lr",
@@ -384,6 +384,16 @@ def _why_asked() -> Table:
         "predicted": lambda row: told[row["question"]],
         "on the object": "on_object:+0.0~",
         "gap": "background_gap:+0.0~",
+    }
+
+
+def _why_apart() -> Table:
+    """What the published gradient gains of each loss by itself, with something held."""
+    return read("why_held_by_loss").query("not held.str.contains(' and ')"), {
+        "loss": "`loss`",
+        "held": "`held`",
+        "the published gradient gains": "gradient_pts:+0.0~",
+        "slope of what is held": "slope:+0.0~",
     }
 
 
@@ -652,6 +662,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "why": _why,
     "why_asked": _why_asked,
     "why_explained": _why_explained,
+    "why_apart": _why_apart,
     "photos": _photos,
     "photos_domains": lambda: _photos_by("art_painting", "cartoon", "sketch", spec="change:+0.0~"),
     "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),

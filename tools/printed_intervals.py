@@ -49,11 +49,14 @@ def printed() -> pd.DataFrame:
 
     quoted.number = noted
     try:
-        written = {path: quoted.rewritten(path) for path in quoted.pages()}
+        written = {}
+        for path in quoted.pages():
+            known.clear()  # the same text may be another interval on another page
+            written[path] = quoted.rewritten(path), dict(known)
     finally:
         quoted.number = plain
     rows = []
-    for path, page in written.items():
+    for path, (page, known) in written.items():
         name = path.relative_to(quoted.ROOT).as_posix()
         for text in _signed(page if path.suffix == ".md" else quoted.prose(path)):
             found = [

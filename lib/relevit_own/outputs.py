@@ -103,8 +103,8 @@ def settled(
     counts = (
         f"{right[best].sum()} of {len(labels)} images by {best}, {right[second].sum()} by {second}"
     )
-    doubt = apart.any() and scipy.stats.binomtest(wins, int(apart.sum()), alternative="greater")
-    if not doubt or doubt.pvalue > DOUBT:
+    test = apart.any() and scipy.stats.binomtest(wins, int(apart.sum()), alternative="greater")
+    if not test or test.pvalue > DOUBT:
         raise ValueError(
             f"names: the order of the head's classes is not known: right on {counts}; {ASK}"
         )

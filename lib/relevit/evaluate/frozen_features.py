@@ -115,9 +115,9 @@ def linear_probe(model: nn.Module, spec: ModelSpec, train: Batch) -> nn.Module:
     """A copy of `model`, in eval mode, whose head is fitted to `train` on frozen features.
 
     `model` is a raw backbone (`load_model`, new_head=True), left as it was; its head's size says
-    how many classes there are. Features are those of `class_features`, brought
-    to mean 0 and deviation 1; the new head holds that scaling. The penalty is half of the weights'
-    squared norm (scikit-learn's C of 1).
+    how many classes there are. Features are those of `class_features`, brought to mean 0 and
+    deviation 1; the new head holds that scaling. The penalty is half of the weights' squared norm
+    (scikit-learn's C of 1).
     Raises: ValueError for a model whose pretraining is not shipped, a class without image, or
     features that are not finite.
     """

@@ -31,6 +31,8 @@ def shift_table(
     images: UInt8[Tensor, "batch 3 height width"],
     labels: Int[Tensor, " batch"],
     levels: Mapping[Corruption, Sequence[float]],
+    *,
+    seed: int = 0,
 ) -> pd.DataFrame:
     """Accuracy of a classifier on its images as they are and under each corruption and level.
 
@@ -48,7 +50,7 @@ def shift_table(
     def corrupt(case: tuple[str, float], images: Tensor, first_index: int = 0) -> Tensor:
         name, level = case
         if name in tiles:
-            changed = jigsaw(images, tiles[name], int(level), first_index=first_index)
+            changed = jigsaw(images, tiles[name], int(level), seed, first_index)
         else:
             changed = blur(images, level)  # 'none' has level 0
         return spec.normalise(changed, like=answers.like)

@@ -27,6 +27,7 @@ import yaml
 
 from habitats.kept import FOLDER
 from relevit.base.device import cores
+from relevit.base.errors import MissingError
 from relevit.base.files import need_disk_space, project_root
 from reproduction.params.order import notebook_file
 from reproduction.params.preset import Preset, read_preset
@@ -376,7 +377,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Not where a pipe may lead whose reader the same Ctrl-C has ended.
         print("Stopped. Results so far are kept: the same command goes on.", file=sys.stderr)
         return STOPPED
-    except (ValueError, OSError, RuntimeError, ImportError) as error:
+    except (ValueError, OSError, RuntimeError, MissingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 

@@ -80,11 +80,14 @@ def tables(
             row |= ends(difference(mine, original, shifted), "change")
             row["val_pts"] = difference(mine, original, ["val"])["change_pts"]
             row |= ends(difference(mine, label, shifted), "adds") if mine is not label else {}
-        made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
-    held = held_fixed(by_seed(right, figures, shifted))
+        made.append(row | looks[["lr", *MEDIATORS, "only_background_pct"]].mean().to_dict())
+    rows = by_seed(right, figures, shifted)
+    held, losses = held_fixed(rows), rows["arm"].str.removesuffix(EXACT)
+    apart = {arm: held_fixed(rows[losses == arm]) for arm in LOSSES}
     answered = pd.DataFrame([asked(each, seen, figures, shifted) for each in contrasts()])
     found = {"why": pd.DataFrame(made), "why_contrasts": answered, "why_held": held}
     found["why_explained"] = explained(answered, held)
+    found["why_held_by_loss"] = pd.concat(apart, names=["loss"]).reset_index("loss")
     return found | {"why_predicted": predicted(answered, held)}
 
 
@@ -104,7 +107,8 @@ def whole_seeds(figures: pd.DataFrame, arms: Collection[tuple[str, str]], preset
 def explained(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
     """What each explanation of docs/why.md predicts, and of which loss it came out: yes or no.
 
-    A row a part: explanation, part, and LOSSES. A mediator is held over all losses at once.
+    A row a part: explanation, part, and LOSSES. A mediator is held over all losses at once, so that
+    its rows say the same of each. *By about as much* asks of others' masks, *gained* of exact ones.
     """
     rows = contrasts.set_index("question")
     without = {row["held"]: told(row, "gradient_pts") for row in held.to_dict("records")}
@@ -128,13 +132,15 @@ def explained(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
             ("the map", "exact masks lead, by both gradients"): {*over} == {ABOVE},
             ("the map", "a lower loss, a map further on the object"): share == further,
             ("the map", "and at least as much gained"): leads[0] in (further, UNTOLD),
-            ("the map", "nothing left, share held"): without["on_object_pct"] == UNTOLD,
+            ("the map", "nothing left, share held (all losses)"): without["on_object_pct"]
+            == UNTOLD,
             ("beside", "published leads with all masks"): {*leads} == {ABOVE},
             ("beside", "by about as much"): needs == UNTOLD,
-            ("beside", "still leads, share held"): without["on_object_pct"] == ABOVE,
+            ("beside", "still leads, share held (all losses)"): without["on_object_pct"] == ABOVE,
             ("both", "published leads"): leads[0] == ABOVE,
             ("both", "more so with the object's masks"): needs == ABOVE,
-            ("both", "nothing left, gap held"): without["background_gap_pts"] == UNTOLD,
+            ("both", "nothing left, gap held (all losses)"): without["background_gap_pts"]
+            == UNTOLD,
         }
     table = pd.DataFrame(found).rename_axis(["explanation", "part"]).reset_index()
     return table.replace({True: "yes", False: "no"})
@@ -180,7 +186,8 @@ def asked(
         right = sum(seen[arm].set_index(key)["right"] for arm in side)
         sides.append(right.reset_index().assign(in_a=True))
         places.append(sum(looks.loc[arm] for arm in side))
-    row = {"question": each.question} | ends(difference(*sides, shifted), "effect")
+    seeds = seen[each.more[0]]["seed"].nunique()
+    row = {"question": each.question, "seeds": seeds} | ends(difference(*sides, shifted), "effect")
     for name in MEDIATORS:
         row |= by_t((places[0] - places[1])[name], name.rsplit("_", 1)[0])
     return row
@@ -220,6 +227,8 @@ def held_fixed(rows: pd.DataFrame) -> pd.DataFrame:
             solved = np.linalg.lstsq(x, part["adds_pts"].to_numpy(), rcond=None)[0]
             gains.append(solved[0])
             slopes.append(solved[1] if held else np.nan)
-        row = {"held": " and ".join(held) or "nothing"} | by_t(np.array(gains), "gradient_pts")
+        row = {"held": " and ".join(held) or "nothing", "seeds": len(gains)} | by_t(
+            np.array(gains), "gradient_pts"
+        )
         found.append(row | (by_t(np.array(slopes), "slope") if len(held) == 1 else {}))
     return pd.DataFrame(found)

@@ -53,6 +53,7 @@ def study():
             on = 50 + GAINS.get((arm, masks), 0) + 0.1 * seed
             loss = np.nan if arm.startswith("label") else 50.0
             looks = {"lr": 5e-6, "on_object_pct": on, "background_gap_pts": 30.0}
+            looks |= {"only_background_pct": 17.0}
             figures.append(named | looks | {"loss_pct": loss})
     return pd.concat(parts, ignore_index=True), pd.DataFrame(figures)
 

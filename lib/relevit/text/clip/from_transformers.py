@@ -86,6 +86,7 @@ def load_clip(folder: Path, user: str = "09_text") -> tuple[DualEncoder, Tokeniz
 
 def random_clip(prompts: Sequence[str], seed: int = 0) -> tuple[DualEncoder, Tokenizer]:
     """Random weights in the shape of ViT-B/32's CLIP, CUT_BLOCKS blocks a side, for rehearsals."""
+    need_packages("09_text", "text", *PACKAGES)
     from transformers import CLIPConfig, CLIPModel
 
     tokenizer = word_tokenizer(words_of(prompts))
