@@ -40,3 +40,12 @@ def test_the_stored_count_is_of_the_pages_as_they_are(tool):
     assert found["page"].tolist() == stored["page"].tolist()
     for name in (*tool.ENDS, "p"):
         assert found[name].tolist() == pytest.approx(stored[name].tolist(), rel=2e-3, nan_ok=True)
+
+
+def test_an_interval_is_filed_under_what_its_page_quotes_and_by_its_seeds(tool):
+    found = tool.printed()
+    study = found[found["file"].str.startswith("why")]
+    assert len(study) and study["seeds"].eq(5).all()
+    assert (
+        study["page"].isin(["README.md", "docs/index.md", "docs/results.md", "docs/why.md"]).all()
+    )

@@ -132,7 +132,11 @@ def choose_precision(choice: PrecisionChoice, device: torch.device | str) -> Pre
     """`auto` becomes what the device has: bfloat16 on some processors, tf32 on GPUs, else float32.
 
     A GPU has one format for all: bfloat16 would be a third more kernels to start a step.
+
+    Raises: ValueError for an unknown choice, which would run as float32.
     """
+    if choice not in ("auto", "float32", "bfloat16"):
+        raise ValueError(f"precision {choice!r} is unknown; use auto, float32 or bfloat16")
     if choice != "auto":
         return choice
     if has_tensor_float32(device):

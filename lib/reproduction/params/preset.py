@@ -117,10 +117,13 @@ def _models(preset: Preset) -> None:
 
 def _shipped(preset: Preset) -> None:
     """The models that come with the package have learned from the preset's images."""
-    images = preset.pipeline.benchmark
+    images, shares = preset.pipeline.benchmark, preset.stages["03_robustness"].home_shares
     if many := images.original_images:
         but = "that is of worlds of 04_cures; of the preset's own original it is training_images"
         preset.refuse("common", f"benchmark.original_images = {many}", but)
+    if images.data != HABITATS and shares:
+        but = f"common has data {images.data!r}, whose classes have no homes: give habitats"
+        preset.refuse("03_robustness", f"home_shares = {shares}", but)
     if images.data != HABITATS:
         return
     try:

@@ -112,6 +112,7 @@ def explained(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
     """
     rows = contrasts.set_index("question")
     without = {row["held"]: told(row, "gradient_pts") for row in held.to_dict("records")}
+    share_held, gap_held = without["on_object_pct"], without["background_gap_pts"]
 
     def says(question: str, name: str = "effect", unit: str = "_pts") -> str:
         return told(rows.loc[question], name, unit)
@@ -132,15 +133,13 @@ def explained(contrasts: pd.DataFrame, held: pd.DataFrame) -> pd.DataFrame:
             ("the map", "exact masks lead, by both gradients"): {*over} == {ABOVE},
             ("the map", "a lower loss, a map further on the object"): share == further,
             ("the map", "and at least as much gained"): leads[0] in (further, UNTOLD),
-            ("the map", "nothing left, share held (all losses)"): without["on_object_pct"]
-            == UNTOLD,
+            ("the map", "nothing left, share held (all losses)"): share_held == UNTOLD,
             ("beside", "published leads with all masks"): {*leads} == {ABOVE},
             ("beside", "by about as much"): needs == UNTOLD,
-            ("beside", "still leads, share held (all losses)"): without["on_object_pct"] == ABOVE,
+            ("beside", "still leads, share held (all losses)"): share_held == ABOVE,
             ("both", "published leads"): leads[0] == ABOVE,
             ("both", "more so with the object's masks"): needs == ABOVE,
-            ("both", "nothing left, gap held (all losses)"): without["background_gap_pts"]
-            == UNTOLD,
+            ("both", "nothing left, gap held (all losses)"): gap_held == UNTOLD,
         }
     table = pd.DataFrame(found).rename_axis(["explanation", "part"]).reset_index()
     return table.replace({True: "yes", False: "no"})
@@ -227,8 +226,7 @@ def held_fixed(rows: pd.DataFrame) -> pd.DataFrame:
             solved = np.linalg.lstsq(x, part["adds_pts"].to_numpy(), rcond=None)[0]
             gains.append(solved[0])
             slopes.append(solved[1] if held else np.nan)
-        row = {"held": " and ".join(held) or "nothing", "seeds": len(gains)} | by_t(
-            np.array(gains), "gradient_pts"
-        )
+        row = {"held": " and ".join(held) or "nothing", "seeds": len(gains)}
+        row |= by_t(np.array(gains), "gradient_pts")
         found.append(row | (by_t(np.array(slopes), "slope") if len(held) == 1 else {}))
     return pd.DataFrame(found)

@@ -126,3 +126,8 @@ def test_a_gpu_has_the_format_of_its_generation_and_batches_by_its_memory(
     assert choose_precision("auto", "cuda") == precision
     assert choose_precision("bfloat16", "cuda") == "bfloat16"
     assert (at_once(20, "cuda"), at_once(20, "cpu"), at_once(20, "mps")) == (images, 20, 20)
+
+
+def test_a_format_that_nobody_has_is_refused_and_not_taken_for_float32():
+    with pytest.raises(ValueError, match="'fp16' is unknown; use auto, float32 or bfloat16"):
+        choose_precision("fp16", "cpu")

@@ -67,6 +67,11 @@ def test_contrasts_are_those_of_the_answers_and_a_prediction_is_held_against_the
     crossed = effect["relevance: the gradient's part that needs the object"]
     assert crossed == pytest.approx((8 - 2) * per_image)
     assert effect["readout: published less exact, annotated"] == 0
+    apart = found["why_held_by_loss"].query("held == 'nothing'").set_index("loss")
+    for arm in LOSSES:
+        leads = [effect[f"{arm}: published less exact, {masks}"] for masks in MASKS]
+        assert apart.loc[arm, "gradient_pts"] == pytest.approx(np.mean(leads))
+    assert found["why_contrasts"]["seeds"].eq(len(SEEDS)).all() and apart["seeds"].eq(3).all()
     arms = found["why"].set_index(["arm", "masks"])
     assert arms.loc[("relevance", "annotated"), "adds_pts"] == pytest.approx(12 * per_image)
     assert arms.loc[("relevance", "annotated"), "loss_pct"] == pytest.approx(50)
