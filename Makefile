@@ -97,6 +97,7 @@ dose: setup  ## Does relevance add what an original leans by, on photographs? DA
 	$(if $(DATA),mkdir -p outputs && ln -sfn "$(abspath $(DATA))" outputs/PACS)
 	$(BIN)/python -m reproduction.pipeline dose $(AT_ONCE) $(if $(KEPT),--kept)
 	$(BIN)/python -m reproduction.runs.studies dose
+	$(BIN)/python tools/context_pictures.py dose
 
 class: setup  ## Students' notebooks, handout and quiz, and slides with notes, in outputs/class
 	$(BIN)/python -m reproduction.lessons.exercises

@@ -387,6 +387,32 @@ def _why_asked() -> Table:
     }
 
 
+def _dose() -> Table:
+    """What each arm adds in each world, on other backgrounds and on photographs as they are."""
+    return read("dose"), {
+        "world": "`world`",
+        "arm": "`arm`",
+        "masks": "`masks`",
+        "rate": "lr",
+        "adds to labels": "adds:+0.0~",
+        "on photographs": "adds_photo:+0.0~",
+        "change": "change:+0.0~",
+        "gap after": "background_gap:0.0",
+        "on the object (%)": "on_object:0.0",
+    }
+
+
+def _dose_asked() -> Table:
+    """Each question of the plan on other backgrounds, with what was predicted."""
+    told = read("dose_predicted").set_index("question")["predicted"]
+    return read("dose_contrasts").query("on == 'away and never'"), {
+        "question": "question",
+        "points": "effect:+0.0~",
+        "predicted": lambda row: told.get(row["question"], ""),
+        "gap": "background_gap:+0.0~",
+    }
+
+
 def _why_apart() -> Table:
     """What the published gradient gains of each loss by itself, with something held."""
     return read("why_held_by_loss").query("not held.str.contains(' and ')"), {
@@ -663,6 +689,8 @@ TABLES: dict[str, Callable[[], Table]] = {
     "why_asked": _why_asked,
     "why_explained": _why_explained,
     "why_apart": _why_apart,
+    "dose": _dose,
+    "dose_asked": _dose_asked,
     "photos": _photos,
     "photos_domains": lambda: _photos_by("art_painting", "cartoon", "sketch", spec="change:+0.0~"),
     "photos_lean": lambda: _photos_by("original", "control", "same", "other", "grey", "filled"),

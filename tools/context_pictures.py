@@ -1,14 +1,14 @@
 """Draw pictures of docs, and write tables: of context.md from the study, of others from results.
 
 make study && python tools/context_pictures.py study && make numbers
-python tools/context_pictures.py photos     as `make photos` does; so `make controls` and `make why`
+python tools/context_pictures.py photos     as `make photos` does; so of controls, why and dose
 python tools/context_pictures.py verdicts   as `make decide` and `make notebooks` do
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
 
@@ -33,6 +33,7 @@ from reproduction.measures.paired import ORIGINAL, figure_means, original_gaps_p
 from reproduction.params.cells import Params, params_of
 from reproduction.pipeline.results import sets
 from reproduction.runs import effects, grids
+from reproduction.runs.dose import HOMES
 from reproduction.runs.grids import OURS, OWN
 from reproduction.runs.mechanism import EXACT, LOSSES, MASKS
 from reproduction.runs.studies import line
@@ -155,7 +156,7 @@ def study() -> None:
     gaps = original_gaps_pts(made["figures"])
     title = "What relevance adds, over what the original leans on"
     doses = plots.dose_response(added[added["arm"] == cfg.home_arm], gaps, title)
-    doses.savefig(DOCS / "dose.png", dpi=100)
+    doses.savefig(DOCS / "context_dose.png", dpi=100)
 
 
 def photographs(found: pd.DataFrame, habitats: pd.DataFrame) -> plt.Figure:
@@ -234,9 +235,49 @@ def why(found: pd.DataFrame) -> plt.Figure:
     return figure
 
 
-def _ends(axis: plt.Axes, at: object, part: pd.DataFrame, label: str, number: int) -> None:
-    away = [part["adds_pts"] - part["adds_low_pts"], part["adds_high_pts"] - part["adds_pts"]]
-    axis.errorbar(at, part["adds_pts"], away, fmt="o", color=f"C{number}", label=label, capsize=3)
+def dose(found: pd.DataFrame) -> plt.Figure:
+    """What each arm adds to labels, and the gap it leaves, by how often a class is at home."""
+    found = found[found["masks"] == MASKS[0]]
+    arms = {
+        "relevance": "relevance",
+        f"relevance{EXACT}": "relevance, exact gradient",
+        "l1": "L1 on GAE",
+        "swap": "swap",
+    }
+    figure, panels = plt.subplots(1, 3, figsize=(11, 3.8), layout="constrained")
+    panels[1].sharey(panels[0])
+    titles = {"adds": "other backgrounds", "adds_photo": "photographs as they are"}
+    for axis, (name, title) in zip(panels[:2], titles.items(), strict=True):
+        for i, (arm, label) in enumerate(arms.items()):
+            part = found[found["arm"] == arm].set_index("world").loc[[*HOMES]]
+            _ends(axis, [x + 0.14 * (i - 1.5) for x in range(len(part))], part, label, i, name)
+        axis.set(title=title, ylabel="adds to labels (points)")
+    gaps = found.pivot(index="world", columns="arm", values="background_gap_pts").loc[[*HOMES]]
+    for i, (arm, label) in enumerate(({ORIGINAL: "original", "label": "labels"} | arms).items()):
+        colour = ("grey", plots.INK, "C0", "C1", "C2", "C3")[i]
+        panels[2].plot(range(len(gaps)), gaps[arm], "o-", color=colour, label=label)
+    panels[2].set(title="background gap", ylabel="at home less away (points)")
+    figure.legend(*panels[2].get_legend_handles_labels(), loc="outside upper center", ncols=6)
+    shares = [f"{world}".removeprefix("home ").replace(OWN, str(OWN_SHARE)) for world in HOMES]
+    for axis in panels:
+        axis.set_xticks(range(len(HOMES)), [f"{100 * float(share):.0f} %" for share in shares])
+        axis.set(xlabel="at home in training")
+        axis.margins(x=0.1)
+        axis.axhline(0, color=plots.INK, linewidth=1)
+    return figure
+
+
+def _ends(
+    axis: plt.Axes,
+    at: Sequence[float],
+    part: pd.DataFrame,
+    label: str,
+    number: int,
+    name: str = "adds",
+) -> None:
+    low, middle, high = (part[f"{name}{end}_pts"] for end in ("_low", "", "_high"))
+    away = [middle - low, high - middle]
+    axis.errorbar(at, middle, away, fmt="o", color=f"C{number}", label=label, capsize=3)
 
 
 def decide(found: pd.DataFrame) -> plt.Figure:
@@ -351,6 +392,7 @@ PICTURES = {
     "photos": lambda: photographs(_read("photos_doses"), _read("notes/doses")),
     "controls": lambda: controls(_read("controls").dropna(subset=["adds_pts"])),
     "why": lambda: why(_read("why")),
+    "dose": lambda: dose(_read("dose")),
 }
 
 
