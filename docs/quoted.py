@@ -409,7 +409,6 @@ def _dose_asked() -> Table:
         "question": "question",
         "points": "effect:+0.0~",
         "predicted": lambda row: told.get(row["question"], ""),
-        "gap": "background_gap:+0.0~",
     }
 
 

@@ -25,7 +25,7 @@ from reproduction.runs.mechanism import (
 )
 
 HOMES = ("home 0.5", "home 0.8", OWN, "home 1")  # worlds, by how often a class is at home
-SHIFTED, PHOTO = ("away", "never"), ("photo",)
+SHIFTED, PHOTO, GAP = "away and never", "photo", "gap"  # sets; two are made `by_object`
 BOUND = 2.0  # points that matter
 PREDICTED = project_root() / "docs" / "results" / "notes" / "dose_predictions.csv"
 PAIRS = (
@@ -80,6 +80,7 @@ def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFra
     top1 = 100 * right.groupby([*ARM, "seed", "dataset"])["right"].mean().unstack()
     gaps = (top1["home"] - top1["away"]).rename("background_gap_pts").reset_index()
     figures = figures.merge(gaps, on=[*ARM, "seed"])
+    right = pd.concat([right, by_object(right)], ignore_index=True)
     seen, made = dict(list(right.groupby(ARM, sort=False))), []
     for (arm, masks), mine in seen.items():
         name, world = arm.split(", ")
@@ -88,17 +89,20 @@ def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFra
         row |= {f"{place}_pct": top1.loc[(arm, masks), place].mean() for place in top1}
         label = f"label{RULE if name.endswith(RULE) else ''}"
         if name != ORIGINAL:
-            row |= ends(difference(mine, seen[f"{ORIGINAL}, {world}", MASKS[0]], SHIFTED), "change")
+            before = seen[f"{ORIGINAL}, {world}", MASKS[0]]
+            row |= ends(difference(mine, before, (SHIFTED,)), "change")
         if name not in (ORIGINAL, label):
-            for what, sets in {"adds": SHIFTED, "adds_photo": PHOTO, "adds_val": ("val",)}.items():
-                row |= ends(difference(mine, seen[f"{label}, {world}", MASKS[0]], sets), what)
+            for what, place in {"adds": SHIFTED, "adds_photo": PHOTO, "adds_val": "val"}.items():
+                other = seen[f"{label}, {world}", MASKS[0]]
+                row |= ends(difference(mine, other, (place,)), what)
         made.append(row | looks[["lr", *MEDIATORS]].mean().to_dict())
     follows = [
-        asked(each, seen, figures, sets) | {"on": " and ".join(sets)}
-        for sets in (SHIFTED, PHOTO)
+        asked(each, seen, figures, (place,)) | {"on": place}
+        for place in (SHIFTED, PHOTO, GAP)
         for each in asks
     ]
     follows = pd.DataFrame(follows)
+    follows = follows.drop(columns=[name for name in follows if name.startswith("background_gap")])
     return {
         "dose": pd.DataFrame(made),
         "dose_contrasts": follows,
@@ -106,15 +110,25 @@ def tables(answers: pd.DataFrame, figures: pd.DataFrame) -> dict[str, pd.DataFra
     }
 
 
+def by_object(right: pd.DataFrame) -> pd.DataFrame:
+    """Answers of two sets more, SHIFTED and GAP: of an object the mean, and at home less away.
+
+    All sets show the same objects in the same order. So these are paired by object, and an interval
+    takes no object of `away` for another one of `never`.
+    """
+    wide = right.pivot(index=[*ARM, "seed", "index"], columns="dataset", values="right")
+    made = {SHIFTED: wide[["away", "never"]].mean(axis=1), GAP: wide["home"] - wide["away"]}
+    return pd.DataFrame(made).rename_axis(columns="dataset").stack().rename("right").reset_index()
+
+
 def predicted(follows: pd.DataFrame) -> pd.DataFrame:
     """What was predicted before the runs (docs/results/notes/dose_predictions.csv), and came out.
 
     A question is one of `contrasts` on `away and never`, or `photo: ` and one on photographs as
-    they are, or `gap: ` and one, of which the gap is asked.
+    they are, or `gap: ` and one, of which the gap is asked. *No difference* goes first.
     """
     found = {}
     for row in follows.to_dict("records"):
-        start = "" if row["on"] != PHOTO[0] else "photo: "
+        start = {SHIFTED: "", PHOTO: "photo: ", GAP: "gap: "}[row["on"]]
         found[start + row["question"]] = told(row, "effect", "_pts", BOUND)
-        found[f"gap: {row['question']}"] = told(row, "background_gap")
     return beside(PREDICTED, found)

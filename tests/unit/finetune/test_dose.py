@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reproduction.measures.paired import ORIGINAL
+from reproduction.measures.paired import ORIGINAL, difference
 from reproduction.runs import dose
 from reproduction.runs.dose import HOMES, PREDICTED, contrasts
 from reproduction.runs.mechanism import MASKS
@@ -46,16 +46,31 @@ def test_what_was_made_is_what_the_tables_say(study):
         assert arms.loc[("relevance", MASKS[0], world), "adds_pts"] == lean
         assert arms.loc[("relevance", MASKS[0], world), "adds_photo_pts"] == 0
     told = found["dose_contrasts"].set_index(["on", "question"])
-    effect = told["effect_pts"]["away and never"]
+    effect, effect_of_gap = (told["effect_pts"][on] for on in ("away and never", "gap"))
     assert effect["relevance over label: home 1 less home 0.5"] == 14 - 2
     assert effect["relevance: object over ellipse"] == effect["own: relevance over label"] == 10
-    assert told["background_gap"]["away and never"]["originals: home 1 less home 0.5"] == 24
-    assert told["background_gap"]["away and never"]["own: relevance over label"] == -10
+    assert effect_of_gap["originals: home 1 less home 0.5"] == 24
+    assert effect_of_gap["own: relevance over label"] == -10
     said = found["dose_predicted"].set_index("question")
     assert said["found"]["photo: own: relevance over label"] == "no difference"
     assert said["found"]["gap: own: relevance over label"] == "below 0"
     assert said["held"]["own: relevance over label"] == "yes"
     assert said["held"]["own: swap over label"] == "no"
+
+
+def test_two_sets_of_the_same_objects_tell_no_more_than_one(study):
+    """Both have the same answers here, so that the interval of their mean is that of one."""
+    answers, _ = study
+    right = answers.astype({"right": float}).assign(arm=answers["arm"] + ", " + answers["world"])
+    every = pd.concat([right, dose.by_object(right)])
+    more, less = (every[every["arm"] == f"{name}, {HOMES[-1]}"] for name in ("relevance", "label"))
+    more = more[more["masks"] == MASKS[0]]
+    one, both = (
+        difference(more, less, (place,))[["change_pts", "low_pts", "high_pts"]]
+        for place in ("away", dose.SHIFTED)
+    )
+    pd.testing.assert_series_equal(one, both, check_names=False)
+    assert both["low_pts"] < both["change_pts"]
 
 
 def test_every_prediction_has_a_contrast_and_arms_that_are_lacking_are_told(study):
