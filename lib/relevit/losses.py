@@ -200,7 +200,8 @@ def background_of(masks: Masks, pixels: Tensor, edges_in_both: bool = False) -> 
     `edges_in_both` turns only zeros and ones round, so that a fractional pixel at the object's
     edge counts with S on both sides (differences A7). `pixels` are those that the masks are of.
     """
-    background = 1 - _fitting(masks, pixels)
+    masks = _fitting(masks, pixels)
+    background = 1 - masks
     if not edges_in_both:
         return background
     return torch.where((masks == 0) | (masks == 1), background, masks)

@@ -247,8 +247,8 @@ def by_one_thread(model: nn.Module) -> Iterator[None]:
     inside = kept.get("_watched_by") == me
     if kept.setdefault("_watched_by", me) != me:
         raise RuntimeError(
-            f"another thread explains this {type(model).__name__}; take a copy for each: "
-            "copy.deepcopy(model)"
+            f"another thread explains this {type(model).__name__}; take a copy for each before "
+            "they start: copy.deepcopy(model)"
         )
     try:
         yield

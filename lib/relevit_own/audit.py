@@ -6,7 +6,7 @@ The model is shown each image in the ways of `evaluate.lean`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
@@ -57,6 +57,7 @@ BOXES = (
     "the masks are boxes, and what these have of a background goes along with the object; give "
     "outlines, or --masks tokencut"
 )
+MOST_ENDS = 4  # rows, or columns, at which two boxes begin or end
 SEAM_PTS = 5.0  # that pasting alone may cost before it is worth a note
 
 
@@ -199,7 +200,7 @@ def audit_images(
     shown = (images.images, images.masks > 0.5, images.labels)
     rows = lean_rows(model.network, model.spec, *shown, seed=seed)
     rows["file"] = [part.ids[place] for place in rows["image"]]
-    boxes = all(is_box(mask) for mask in shown[1][:, 0].numpy())
+    boxes = are_boxes(shown[1][:, 0].numpy())
     source: MaskSource = TOKENCUT if tokencut else "boxes" if boxes else "annotated"
     said = _said(rows, names, source)  # refuses what tells nothing
     examples = told_best(rows, lenders(*shown, seed=seed) if tokencut else None)
@@ -239,7 +240,7 @@ def _images(
     elif bare.any() and not bare.all():
         part = part.without(dict.fromkeys(np.flatnonzero(bare).tolist(), NO_MASK))
     ledger = Ledger.of({split or WHOLE: part})
-    return sample_evenly(part, choices.looked_at, choices.seed), ledger, found.inverted
+    return sample_evenly(part, choices.looked_at, choices.seed), ledger, found.doubts
 
 
 def with_masks(
@@ -262,12 +263,17 @@ def with_masks(
     return replace(images, masks=found.refined).select(places), part.select(places), note
 
 
-def is_box(mask: Bool[np.ndarray, "height width"]) -> bool:
-    """Whether an object fills its bounding box; an empty mask says nothing against it."""
-    if not mask.any():
-        return True
-    rows, columns = (mask.any(axis=axis).nonzero()[0] for axis in (1, 0))
-    return bool(mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1].all())
+def are_boxes(masks: Iterable[Bool[np.ndarray, "height width"]]) -> bool:
+    """Whether most masks that have an object are one or two upright boxes.
+
+    Their rows and columns change where a box begins or ends, and nowhere else.
+    """
+    told = []
+    for mask in filter(np.any, masks):
+        framed = np.pad(mask, 1)
+        ends = (np.diff(framed, axis=axis).any(axis=1 - axis).sum() for axis in (0, 1))
+        told.append(max(ends) <= MOST_ENDS)
+    return bool(np.mean(told or [True]) > 0.5)
 
 
 # What came of it

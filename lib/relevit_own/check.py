@@ -25,9 +25,9 @@ from relevit.base.device import cores
 from relevit.base.errors import one_line
 from relevit.choices.words import Corrupted
 from relevit.data.image_set import read_ahead
-from relevit.data.pictures import READING, drawn_here, opened, upright
-from relevit.models.spec import as_rgb, is_deep
-from relevit_own.outlines import OtherSize, fitting_mask, orientation
+from relevit.data.pictures import READING, drawn_here, opened, orientation, upright
+from relevit.models.spec import Mask, as_rgb, is_deep
+from relevit_own.outlines import OtherSize, fitting_mask
 from relevit_own.table import REMEDY, SKIP, Table, order_note, some
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
@@ -50,10 +50,11 @@ WHOLE = "all"  # the one part of a set without
 OTHER_CLASS = "the photograph is of another class, too"
 
 DEEP = "more than 8 bits; scale it to 8 by the range that you know (docs/your_own.md)"
+TURNED = "turned by EXIF"
 # What is not refused and still worth a word, with what is done about it.
 ODD = {
     "CMYK": "made RGB",
-    "turned by EXIF": "set upright; masks are taken as drawn on that",
+    TURNED: "set upright; masks are taken as drawn on that",
     "animated or of pages": "the first is taken",
     "transparent": "transparency is dropped",
 }
@@ -66,6 +67,7 @@ UNSEEN = {
     "look": None,  # in few grey pixels
     "share": nan,  # of the picture that is object; NaN without a mask that can be used
     "framed": False,  # the object is at all four edges
+    "either": False,  # the mask would fit the picture as it is stored, too, and EXIF turns it
     "two_colours": False,  # and no third, as masks have
     "fault": "",  # of picture or mask, which are refused; copy or ours, which are left out
     "why": "",
@@ -203,13 +205,18 @@ class Findings:
         return tuple(self.rows.loc[self.rows["share"].isin((0, 1)), "id"])
 
     @property
-    def inverted(self) -> list[str]:
-        """A sentence where nearly all objects look like backgrounds, else none."""
-        known = self.rows.dropna(subset="share")
+    def doubts(self) -> list[str]:
+        """Sentences on masks: nearly all look like backgrounds, and some fit in two ways."""
+        known, told = self.rows.dropna(subset="share"), []
         odd = (known["share"] > 0.5) | known["framed"]
-        if not len(known) or odd.sum() < NEARLY_ALL * len(known):
-            return []
-        return ["the masks look inverted: the object is what is not 0"]
+        if len(known) and odd.sum() >= NEARLY_ALL * len(known):
+            told.append("the masks look inverted: the object is what is not 0")
+        if len(either := known[known["either"]]):
+            told.append(
+                f"EXIF turns {len(either)} pictures whose masks fit either way, "
+                f"{either['id'].iloc[0]} the first: they are taken as drawn on the upright picture"
+            )
+        return told
 
     def refused(self, what: str) -> dict[str, str]:
         """Why pictures are refused for a fault of "picture" or "mask", by their ids."""
@@ -335,7 +342,8 @@ def apart(parts: Mapping[str, Table]) -> dict[str, Table]:
 def ledger(findings: Findings) -> Ledger:
     """What is used in each split, as far as the table says."""
     table = findings.table
-    return Ledger.of(apart({name or WHOLE: table.of(name) for name in table.splits or [None]}))
+    splits = dict.fromkeys([*table.splits, *table.gone["split"].dropna()])
+    return Ledger.of(apart({name or WHOLE: table.of(name) for name in splits or [None]}))
 
 
 def need_usable(findings: Findings) -> None:
@@ -361,8 +369,10 @@ def need_usable(findings: Findings) -> None:
         )
     gone = [label for label, count in findings.counts.items() if not count]
     if len(gone) == len(findings.counts):
+        left = findings.table.gone  # where none is refused, all are left out
+        first, why = (first, why) if first else left.iloc[0][["id", "why"]]
         raise ValueError(
-            f"{name}: none of its {len(unusable)} pictures can be used, {first} the first "
+            f"{name}: none of its {len(findings.rows)} pictures can be used, {first} the first "
             f"({why}); {REMEDY}"
         )
     if gone:
@@ -402,7 +412,7 @@ def lines(findings: Findings) -> list[str]:
     add("", "missing", ~masked & (rows["fault"] != "ours") & masked.any())
     add("", "empty", share == 0)
     add("", "full", share == 1)
-    said += [("", each) for each in findings.inverted]
+    said += [("", each) for each in findings.doubts]
     said += [("note", each) for each in ledger(findings).told()]
     width = max(len(first) for first, _ in said)
     return [table.name, *(f"  {first:<{width}}  {rest}" for first, rest in said)]
@@ -436,7 +446,13 @@ def _look(table: Table, place: int) -> dict[str, Any]:
         about = "" if isinstance(error, OtherSize) else "its mask: "
         return seen | {"fault": "mask", "why": f"{about}{one_line(error)}"}
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    return seen | {"share": float(mask.mean()), "framed": framed}
+    either = TURNED in seen["odd"] and _fits_as_stored(row["image"], mask)
+    return seen | {"share": float(mask.mean()), "framed": framed, "either": either}
+
+
+def _fits_as_stored(path: Path, mask: Mask) -> bool:
+    with opened(path) as image:
+        return image.size == mask.shape[::-1]
 
 
 def stretched(width: int, height: int) -> str:
@@ -454,15 +470,15 @@ def _picture(path: Path) -> dict[str, Any]:
         several = getattr(image, "is_animated", False) and image.format != "MPO"  # of phones
         is_odd = {
             "CMYK": image.mode == "CMYK",
-            "turned by EXIF": orientation(image) != 1,
+            TURNED: orientation(image) != 1,
             "animated or of pages": several,
             "transparent": "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"),
         }
         deep = is_deep(image)
         shown = as_rgb(upright(image))  # as a model sees it, whatever the file's colours are
-        pixels = hashlib.blake2b(repr((image.size, False)).encode(), digest_size=16)
+        pixels = hashlib.blake2b(repr((shown.size, False)).encode(), digest_size=16)
         pixels.update(np.array(shown).tobytes())
-        width, height = image.size
+        width, height = shown.size
     seen = {"width": width, "height": height, "odd": tuple(k for k in ODD if is_odd[k])}
     if why := DEEP if deep else stretched(width, height):
         return seen | {"fault": "picture", "why": why}

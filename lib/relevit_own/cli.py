@@ -201,11 +201,11 @@ def audit(
         raise ValueError(f"audit: --prompt {prompt!r} has no {{}}, where a class's name goes")
     with loading():
         from relevit_own.audit import audit_folder
+        from relevit_own.images import table_of
         from relevit_own.reports.audited import need_free, write_audit
-        from relevit_own.table import read_table
     need_free(out)
     if clip and not names:
-        names = read_table(Path(data), images=images_folder and Path(images_folder)).classes
+        names = table_of(choices).classes
     asked = (own_weights, choices.own_options, names, device, prompt)
     subject = _subject(own_model, *asked, answers_alone=True)
     tell, _ = _progress(quiet)

@@ -45,7 +45,7 @@ from relevit.models.dinov2 import fingerprint
 from relevit.models.loading import OwnModel, open_model, side_of
 from relevit.models.passport import write_passport
 from relevit.models.trunk import Frozen
-from relevit_own.audit import Audited, audit_images, is_box, with_masks
+from relevit_own.audit import Audited, are_boxes, audit_images, with_masks
 from relevit_own.choices import OWN_CURES, Cure, OwnChoices
 from relevit_own.images import (
     HELD_OUT,
@@ -61,7 +61,15 @@ from relevit_own.images import (
     sample_evenly,
     training_images,
 )
-from relevit_own.run_folder import SAID, Log, Say, claim, files_fingerprint, with_mask_files
+from relevit_own.run_folder import (
+    SAID,
+    Log,
+    Say,
+    claim,
+    files_fingerprint,
+    need_run_or_nothing,
+    with_mask_files,
+)
 from relevit_own.table import Table
 
 ORIGINAL = "original"
@@ -210,7 +218,7 @@ def taken_cure(choices: OwnChoices, train: Batch, drawn: Table | None) -> tuple[
         backgrounds(train, choices.augmentation)  # which says why not
     if choices.cure != "auto":
         return choices.cure, "as asked"
-    if drawn is not None and all(is_box(drawn.mask(place)) for place in range(len(drawn))):
+    if drawn is not None and are_boxes(drawn.mask(place) for place in range(len(drawn))):
         return "relevance", "the masks are boxes, with which no other was better on drawings"
     if count < 2:
         found = f"{count} of {len(train)} training images have a mask and a background beside it"
@@ -239,6 +247,7 @@ def prepare(
     written; ValueError for a folder that holds another run.
     """
     out, where = Path(out).expanduser(), choose_device(device)
+    need_run_or_nothing(out)
     if network is None:
         side = side_of(choices.own_model, choices.own_options)
         number = choose_precision(choices.precision, where)

@@ -108,7 +108,7 @@ def divide(choices: OwnChoices) -> OwnData:
         )
     ledger = Ledger.of(parts)
     notes = [*ledger.told(), *_few(chosen, choices.images_per_class)]
-    notes += found.inverted if masks == "annotated" else []
+    notes += found.doubts if masks == "annotated" else []
     tested = dict(list(parts.items())[2:])
     return OwnData(train, chosen, validation, tested, masks, ledger, tuple(notes))
 

@@ -13,18 +13,18 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import yaml
-from PIL import ExifTags, Image
+from PIL import Image
 
 from relevit.base.errors import need_packages, one_line
-from relevit.data.pictures import READING, opened
+from relevit.data.pictures import READING, opened, orientation
 from relevit.models.spec import Mask
 
 ON_THEIR_SIDE = range(5, 9)  # EXIF orientations that swap width and height
@@ -38,6 +38,7 @@ SPLITS = {
     "test": "test",
 }
 MaskSource = Path | bytes  # a PNG file, or what would be in one
+SHORTEST = 7  # numbers of an outline in a line of YOLO's: a class and three points
 PICTURES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")  # that YOLO and VOC have
 SAVE = "save it in grey, 255 on the object and 0 elsewhere (docs/your_own.md shows how)"
 TURNED = "read_table: EXIF turns {}, and its outlines may lie otherwise; save it upright"
@@ -47,11 +48,6 @@ Rows = list[tuple[Any, ...]]
 
 class OtherSize(ValueError):
     """A mask of another size than its picture."""
-
-
-def orientation(image: Image.Image) -> int:
-    """How EXIF asks to turn a picture that was opened and not yet read; 1 is upright."""
-    return image.getexif().get(ExifTags.Base.Orientation, 1)
 
 
 def upright_size(image: Image.Image) -> Size:
@@ -231,8 +227,11 @@ def _coco(path: Path, images: Path | None) -> Found:
             part = Path(folder, "part.json")
             part.write_text(json.dumps(content), encoding="utf-8")
             read = DetectionDataset.from_coco(str(root), str(part))
-        for _, file, _ in some:
-            yield None, file, read.classes, read.annotations[str(file.resolve())]
+        for _, file, objects in some:
+            found = read.annotations[str(file.resolve())]
+            if not all(each.get("segmentation") for each in objects):
+                found.mask = None  # a box's object would be no part of it
+            yield None, file, read.classes, found
 
 
 def _is_outline(told: Any) -> bool:
@@ -272,12 +271,16 @@ def _need_fitting(
     return size
 
 
-def _need_upright(file: Path) -> None:
-    turn = 1
-    with suppress(*READING), opened(file) as image:
-        turn = orientation(image)
+def _is_readable(file: Path) -> bool:
+    """Whether a picture can be opened. Raises: ValueError for one that EXIF turns."""
+    try:
+        with opened(file) as image:
+            turn = orientation(image)
+    except READING:
+        return False
     if turn != 1:
         raise ValueError(TURNED.format(file))
+    return True
 
 
 def _beside(path: Path) -> list[Path]:
@@ -308,15 +311,27 @@ def _yolo(path: Path, images: Path | None) -> Found:
         labels = folder.parent / "labels" if folder.name == "images" else folder
         if folder.parent.name == "images":
             labels = folder.parent.parent / "labels" / folder.name
-        yield from _by_folder(
+        for part, file, classes, found in _by_folder(
             split, folder, lambda of, at=labels: DetectionDataset.from_yolo(of, str(at), str(path))
-        )
+        ):
+            if found is not None and found.mask is not None:
+                lines = (labels / f"{file.stem}.txt").read_text(encoding="utf-8").splitlines()
+                if any(0 < len(line.split()) < SHORTEST for line in lines):
+                    found.mask = None  # a box would be drawn as an outline
+            yield part, file, classes, found
 
 
 def _voc(path: Path, images: Path | None) -> Found:
     """Source: Everingham et al. 2010."""
     from supervision import DetectionDataset
 
+    for file in sorted(path.glob("*.xml")):
+        try:
+            ElementTree.parse(file)
+        except ElementTree.ParseError as error:
+            raise ValueError(
+                f"read_table: {file} is damaged ({error}); export it again, or take it out"
+            ) from error
     beside = path.parent / "JPEGImages"
     folder = images or (beside if beside.is_dir() else path)
     yield from _by_folder(None, folder, lambda of: DetectionDataset.from_pascal_voc(of, str(path)))
@@ -326,10 +341,13 @@ def _by_folder(split: str | None, folder: Path, read: Callable[[str], Any]) -> F
     """The pictures of a folder, some at once: `read` draws all outlines of a folder in memory."""
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() in PICTURES)
     for start in range(0, len(files), AT_ONCE):
+        readable = {file: _is_readable(file) for file in files[start : start + AT_ONCE]}
         with TemporaryDirectory() as some:
-            for file in files[start : start + AT_ONCE]:
-                _need_upright(file)
+            for file in filter(readable.get, readable):
                 os.symlink(file.resolve(), Path(some, file.name))
-            found = read(some)
-            for file in files[start : start + AT_ONCE]:
-                yield split, file, found.classes, found.annotations[str(Path(some, file.name))]
+            found = read(some) if any(readable.values()) else None
+            for file, known in readable.items():
+                if known:
+                    yield split, file, found.classes, found.annotations[str(Path(some, file.name))]
+                else:  # its class is not known
+                    yield split, file, [], None

@@ -50,8 +50,8 @@ def claim(out: Path, record: Mapping[str, Any], replace_other: bool) -> None:
     Raises: ValueError, which says what differs.
     """
     path, text = out / MADE, json.dumps({"record": record}, indent=1, sort_keys=True) + "\n"
-    inside = {entry.name for entry in out.iterdir()} - {SAID} if out.is_dir() else set()
-    if MADE in inside and inside != {MADE}:  # alone it is of a run that was refused at once
+    need_run_or_nothing(out)
+    if _inside(out) - {MADE}:  # alone it is of a run that was refused at once
         if path.read_text(encoding="utf-8") == text:
             return
         if not replace_other:
@@ -60,13 +60,20 @@ def claim(out: Path, record: Mapping[str, Any], replace_other: bool) -> None:
                 "another folder with --out, or the same values to go on with it"
             )
         shutil.rmtree(out)
-        inside = set()
-    if inside - {MADE}:
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, text)
+
+
+def need_run_or_nothing(out: Path) -> None:
+    """Raise ValueError for a folder that holds something else than a run."""
+    if _inside(out) and MADE not in _inside(out):
         raise ValueError(
             f"finetune: {out} is not empty and holds no run; give another folder with --out"
         )
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, text)
+
+
+def _inside(out: Path) -> set[str]:
+    return {entry.name for entry in out.iterdir()} - {SAID} if out.is_dir() else set()
 
 
 def _difference(path: Path, now: Mapping[str, Any]) -> str:

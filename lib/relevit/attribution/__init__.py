@@ -1,9 +1,10 @@
 """Attribution methods: what every patch contributes to a class, by seventeen rules.
 
-Each is `(model, images, target=None, *, protocol="published", **options) -> [batch, patches]`, for
+Each is `(model, images, target=None, *, protocol=None, **options) -> [batch, patches]`, for
 whole batches, each image as if alone (differences C6), with `images` normalised and `target` one
 class for all or one an image (None: the predicted one). `protocol` says whether the options are
-those of the papers' text or of their code (`relevit.protocols`); each can be given alone.
+those of the papers' text or of their code (`relevit.protocols`); each can be given alone. None is
+as published, but for `rollout`, which is Abnar and Zuidema's.
 """
 
 from relevit.attribution.methods import (

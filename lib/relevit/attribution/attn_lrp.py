@@ -31,6 +31,7 @@ from relevit.maps import (
     method,
     need_plain,
     plain_layers,
+    wide,
 )
 
 GAMMA = 0.05
@@ -87,6 +88,7 @@ def attn_lrp_and_logits(
         seen = rules.run(model, images, target, last=last, in_graph=in_graph)
     wanted = images if last is None else seen.inputs[0]
     [found] = rules.shares(seen.score, [wanted], create_graph=in_graph)
+    found = found.to(wide(found))
     if last is None and images.ndim == 4:
         found = sum_over_patches(model, found.sum(dim=1))
     else:

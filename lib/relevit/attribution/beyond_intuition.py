@@ -40,6 +40,7 @@ from relevit.maps import (
     observe,
     over_heads,
     record_attention,
+    unmixed,
     wide,
 )
 from relevit.protocols import Options
@@ -113,8 +114,12 @@ def express(
     graph.
     """
     perceptions, feedbacks = (tuple(dict.fromkeys(names)) for names in zip(*pairs, strict=True))
-    if unknown := [name for name in feedbacks if name not in FEEDBACKS]:
-        raise ValueError(f"feedback {unknown[0]!r} is unknown; use one of {FEEDBACKS}")
+    for what, names, known in (
+        ("perception", perceptions, PERCEPTIONS),
+        ("feedback", feedbacks, FEEDBACKS),
+    ):
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"{what} {unknown[0]!r} is unknown; use one of {known}")
     last = "none" if set(feedbacks) == {"none"} else "last"
     seen = observe(
         model,
@@ -166,15 +171,17 @@ def weigh_heads(seen: Seen, *, inner: bool = True) -> Matrices:
     """
     weighed = []
     for attention, slope in zip(seen.maps, seen.gradients, strict=True):
-        if inner:
-            importance = (attention * slope).sum(dim=(2, 3)).abs()
-        else:
-            importance = (attention.transpose(-1, -2) @ slope).abs().mean(dim=(2, 3))
-        total = importance.sum(dim=1, keepdim=True)
-        # No gradient at all: no head is better than another.
-        some, even = total > 0, 1 / importance.shape[1]
-        share = torch.where(some, importance / torch.where(some, total, 1.0), even)
-        weighed.append(torch.einsum("bh,bhqk->bqk", share, attention))
+        attention, slope = (each.to(wide(each)) for each in (attention, slope))
+        with unmixed(attention.device):
+            if inner:
+                importance = (attention * slope).sum(dim=(2, 3)).abs()
+            else:
+                importance = (attention.transpose(-1, -2) @ slope).abs().mean(dim=(2, 3))
+            total = importance.sum(dim=1, keepdim=True)
+            # No gradient at all: no head is better than another.
+            some, even = total > 0, 1 / importance.shape[1]
+            share = torch.where(some, importance / torch.where(some, total, 1.0), even)
+            weighed.append(torch.einsum("bh,bhqk->bqk", share, attention))
     return weighed
 
 

@@ -97,13 +97,13 @@ def explain(
     maps = METHODS[method](model, images, target, protocol=protocol, **options)
     # Published code makes a constant map NaN.
     maps = maps.detach().nan_to_num(nan=0.0)
+    maps = maps.clamp(min=0) if positive and method in SIGNED else maps
     if empty := int((maps.amax(dim=1) <= maps.amin(dim=1)).sum()):
         warnings.warn(
             f"explain: {empty} of {len(maps)} maps of {method} are the same everywhere, and say "
             "nothing of where the answer comes from",
             stacklevel=2,
         )
-    maps = maps.clamp(min=0) if positive and method in SIGNED else maps
     return to_heatmap(maps, tuple(images.shape[-2:]), patch_grid(model, images))
 
 
@@ -120,7 +120,7 @@ def explain_all(
 
     Raises: ValueError for an unknown method, before any work, and as the methods do.
     """
-    methods = check_known(methods)
+    methods, model = check_known(methods), unwrapped(model)
     own = [name for name in VARIANTS if name in methods]
     maps = {}
     if own:

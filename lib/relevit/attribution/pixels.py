@@ -154,9 +154,9 @@ def sum_of_gradients(
 def sum_over_patches(
     model: nn.Module, pixels: Float[Tensor, "batch height width"]
 ) -> Float[Tensor, "batch patches"]:
-    """Sum of every patch's pixels, patches row by row; at the edge those that there are.
+    """Sum of every patch's pixels, patches row by row.
 
-    Raises: as `need_pixels`.
+    Raises: as `need_pixels`, and `patch_cells` where they do not fill the pictures.
     """
     return cells(model, pixels).sum(dim=2)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float
-from PIL import Image, ImageOps
+from PIL import Image
 from torch import Tensor, nn
 
-from relevit.data.pictures import open_image
+from relevit.data.pictures import open_image, upright
 from relevit.maps import unwrapped
 from relevit.models.describing import need_colours, own_cfg, spec_as_told
 
@@ -45,4 +45,4 @@ def _opened(one: Picture) -> Image.Image:
             f"model_input: a {type(one).__name__} is no picture; give a file or a PIL picture, "
             "such as Image.fromarray(pixels) of an array of 8 bits [height, width, 3]"
         )
-    return ImageOps.exif_transpose(one) if isinstance(one, Image.Image) else open_image(Path(one))
+    return upright(one) if isinstance(one, Image.Image) else open_image(Path(one))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, UnidentifiedImageError
 
 from relevit.base.errors import one_line
 from relevit.models.spec import DEEP_COLOURS, as_rgb
@@ -18,6 +18,12 @@ DRAWN_HERE = "relevit"  # in a PNG's text Software, or a JPEG's comment
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 # What Pillow raises besides for damaged files.
 DAMAGED = (SyntaxError, IndexError, EOFError, struct.error)
+
+
+# What sets a picture upright, by EXIF's orientations from 2 on.
+_TURNS = "FLIP_LEFT_RIGHT ROTATE_180 FLIP_TOP_BOTTOM TRANSPOSE ROTATE_270 TRANSVERSE ROTATE_90"
+TURNS = {turn: Image.Transpose[name] for turn, name in enumerate(_TURNS.split(), 2)}
+TURNED_BY = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")  # in a picture's info
 
 
 @contextmanager
@@ -44,10 +50,24 @@ def opened(path: Path) -> Iterator[Image.Image]:
         raise OSError(error.strerror) if error.filename else error from None
 
 
+def orientation(image: Image.Image) -> int:
+    """How EXIF asks to turn a picture; 1 is upright, and what is no orientation counts as such."""
+    turn = image.getexif().get(ExifTags.Base.Orientation, 1)
+    return turn if turn in TURNS else 1
+
+
 def upright(image: Image.Image) -> Image.Image:
-    """The picture, turned in place as its EXIF orientation asks."""
-    ImageOps.exif_transpose(image, in_place=True)
-    return image
+    """The picture, turned as its EXIF orientation asks, which then is gone.
+
+    EXIF is not written anew: of a damaged one Pillow could not.
+    """
+    image.load()  # of a TIFF this turns it
+    if (turn := orientation(image)) == 1:
+        return image
+    turned = image.transpose(TURNS[turn])
+    for name in TURNED_BY:
+        turned.info.pop(name, None)
+    return turned
 
 
 def open_image(path: Path) -> Image.Image:

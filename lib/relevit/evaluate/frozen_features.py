@@ -42,7 +42,8 @@ def class_features(
     """Vectors that the head would classify, one an image, with the head taken off.
 
     Source: RobustViT supp. M, the representation of [CLS]. It is the class token after the
-    last norm; a model that averages its patches gives their mean, as its head reads no other.
+    last norm; a model that averages its patches gives their mean, as its head reads no other, and
+    a distilled one that of its class and distillation token.
     `bfloat16` is mixed precision: products are rounded, sums along the blocks are not.
     Vectors come in float32 or better, on the model's device. The model is left as it was.
     Raises: ValueError for no images, or NaN or infinity in a vector.
@@ -147,9 +148,10 @@ def linear_probe(model: nn.Module, spec: ModelSpec, train: Batch) -> nn.Module:
     weight = weight / spread
     probed = copy.deepcopy(model).eval()
     with torch.no_grad():
-        head = classifier_of(probed)
-        head.weight.copy_(weight)
-        head.bias.copy_(bias - weight @ mean)
+        # Of a distilled model two heads read the two tokens, and answer by their mean.
+        for head in filter(None, (classifier_of(probed), getattr(probed, "head_dist", None))):
+            head.weight.copy_(weight)
+            head.bias.copy_(bias - weight @ mean)
     return probed
 
 

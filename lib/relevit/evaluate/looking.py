@@ -62,12 +62,12 @@ def look(model: nn.Module, spec: ModelSpec, batch: Batch, classes: Sequence[str]
     device = next(model.parameters()).device
     heatmaps, logits = [], []
     for part in batch.split(BATCH):
-        pixels = spec.normalise(part.images.to(device))
+        pixels = spec.normalise(part.images.to(device), like=next(model.parameters()))
         target = None
-        if batch.candidates:
-            with torch.inference_mode():
-                target = _among(model(pixels), batch.candidates).argmax(dim=1)
         with evaluating(model):
+            if batch.candidates:
+                with torch.inference_mode():
+                    target = _among(model(pixels), batch.candidates).argmax(dim=1)
             seen = observe(model, pixels, target, gradients="all")
         need_classes(seen.logits)
         size = tuple(pixels.shape[-2:])

@@ -93,7 +93,7 @@ def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "label": batch.labels.numpy().astype("int16"),
-            "family": batch.families.numpy().astype("int16"),
+            "family": -1 if batch.families is None else batch.families.numpy().astype("int16"),
             "prediction": prediction.numpy().astype("int16"),
             "confidence_pct": (100 * confidence).numpy(),
             "label_loss": loss.numpy(),

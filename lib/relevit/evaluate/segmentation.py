@@ -45,6 +45,8 @@ def segmentation_rows(
     By what is said above an empty map has the AP of chance (the object's share of the image, or 50
     with `both_channels`) and F1 0, and an image without object 0 in both, as in scikit-learn.
     """
+    if masks.dtype != torch.bool:
+        raise ValueError(f"segmentation_rows: masks of {masks.dtype}; give true on the object")
     scaled, empty = _scaled(heatmaps.detach().cpu())
     masks = masks.cpu()
     found = scaled > scaled.mean(dim=(1, 2, 3), keepdim=True)

@@ -131,8 +131,10 @@ def patch_average(
     Source: IAV averages an attribution over each patch (Eq. 1); a mask of 0 and 1 becomes the
     share of the patch that it covers. `grid` is of the patches (`patch_grid`). `channel` is
     none or one: take absolute values and sum over colours before.
-    Raises: as `patch_cells`.
+    Raises: ValueError for several channels; as `patch_cells`.
     """
+    if pixels.ndim == 4 and pixels.shape[1] != 1:
+        raise ValueError(f"patch_average: {pixels.shape[1]} channels; sum over colours before")
     pixels = pixels[:, 0] if pixels.ndim == 4 else pixels
     return patch_cells(_float(pixels), grid).mean(dim=2)
 

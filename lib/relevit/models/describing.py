@@ -153,8 +153,8 @@ def image_size(name: str, network: nn.Module, asked: Any = None) -> int:
 def need_square(height: int, width: int, name: str) -> None:
     if height != width:
         raise ValueError(
-            f"model {name!r}: its pictures are {height} x {width} pixels, and relevance maps need "
-            f"squares; give the model option img_size={min(height, width)}"
+            f"model {name!r}: its pictures are {height} x {width} pixels, and pictures are "
+            f"cut to squares here; give the model option img_size={min(height, width)}"
         )
 
 

@@ -109,6 +109,8 @@ def test_wrong_questions_are_named(build_vit, images):
     model = build_vit(depth=3)
     with pytest.raises(ValueError, match=r"feedback 'ear' is unknown; use one of \('none', 'grad"):
         METHODS["token_wise"](model, images, feedback="ear")
+    with pytest.raises(ValueError, match=r"perception 'headwise' is unknown; use one of \('none',"):
+        express_all(model, images, pairs=[("headwise", "gradient")], rules={})
     model.blocks[1].attn.gate = torch.nn.Linear(16, 16).double()
     with pytest.raises(ValueError, match=r"token_wise: the attention of this Vis.* gates"):
         METHODS["token_wise"](model, images)

@@ -165,7 +165,7 @@ def test_tokens_without_a_position_are_no_part_of_its_sum(build_vit, images, opt
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, "autocast"])
 @pytest.mark.parametrize("kind", ["plain", "average", "distilled"])
-@pytest.mark.parametrize("name", LRP)
+@pytest.mark.parametrize("name", [*LRP, "attn_lrp", "head_wise"])
 def test_half_precision_makes_numbers(build_vit, images, name, kind, dtype):
     """1e-9 is 0 in float16, so that nothing divided by nothing is NaN: rules count in float64."""
     model, target, images = build_vit(kind), torch.tensor([0, 3, 1]), images.clone()

@@ -236,6 +236,8 @@ def test_methods_explained_together_give_the_same_maps(build_vit, images, method
     assert tuple(maps) == methods
     for name, ours in maps.items():
         close(ours, METHODS[name](model, images, target, protocol=protocol))
+    wrapped = explain_all(torch.nn.Sequential(model), images, target, methods, protocol)
+    assert all(torch.equal(wrapped[name], maps[name]) for name in methods)
     with pytest.raises(ValueError, match=r"methods: \['shap'\] are unknown; use some of \['raw_"):
         explain_all(model, images, target, ["ga", "shap"])
 

@@ -61,10 +61,13 @@ def train() -> Batch:
     return Batch(images, torch.ones(60, 1, 28, 28).bool(), labels, torch.zeros(60).long())
 
 
-@pytest.mark.parametrize("kind", ["plain", "average"])
+@pytest.mark.parametrize("kind", ["plain", "average", "distilled"])
 def test_head_is_the_optimum(build_vit, train, kind):
     """The gradient of loss and penalty, at the weights for features of unit spread, is zero."""
     probed = linear_probe(build_vit(kind), SPEC, train)
+    few = SPEC.normalise(train.images[:4], like=probed.head.weight)
+    told = probed.head(class_features(probed, SPEC, [train.images[:4]]))
+    torch.testing.assert_close(probed(few), told)
     features = class_features(probed, SPEC, [train.images])
     spread = features.std(dim=0)
     weight = (probed.head.weight.detach() * spread).requires_grad_()

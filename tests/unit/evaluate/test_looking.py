@@ -58,6 +58,10 @@ def test_a_candidate_is_answered_and_explained(model, batch):
     assert torch.allclose(seen.confidence_pct, 100 * shares.amax(dim=1))
     maps = explain(model, pixels, seen.predictions)
     assert torch.equal(seen.heatmaps, maps)
+    model.train()  # what is asked in the mode that it was left in would differ by its dropout
+    again = look(model, SPEC, replace(batch, candidates=among), CLASSES)
+    assert model.training and torch.equal(again.heatmaps, maps)
+    model.eval()
 
 
 def test_an_image_is_answered_and_explained_in_one_pass(model, batch):

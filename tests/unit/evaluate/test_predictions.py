@@ -55,6 +55,8 @@ def test_predictions_of_known_logits():
         ),
         "label_rank": [0, 2, 3, 0],
     }
+    nowhere = predict(Table(LOGITS), PLAIN, [replace(batch(labels), families=None)])
+    assert nowhere["family"].tolist() == [-1] * 4
 
 
 def test_answers_to_several_sets_are_those_to_each_by_the_images_number():

@@ -29,6 +29,12 @@ def masks():
     return masks
 
 
+def test_masks_of_numbers_are_refused(masks):
+    """Of these `~` is bitwise."""
+    with pytest.raises(ValueError, match=r"masks of torch\.uint8; give true on the object"):
+        segmentation_rows(masks.float(), masks.to(torch.uint8))
+
+
 def drawn(batch=7, size=(12, 10), seed=0, dtype=torch.float32):
     """Random maps with ties, random masks."""
     random = torch.Generator().manual_seed(seed)

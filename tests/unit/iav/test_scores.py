@@ -114,6 +114,8 @@ def test_patch_average_by_hand():
     assert patch_average(pixels, (2, 2)).tolist() == [[4.0, 7.0, 16.0, 19.0]]
     assert torch.equal(patch_average(pixels[:, None], (2, 2)), patch_average(pixels, (2, 2)))
     assert torch.equal(patch_average(pixels, (4, 6)), pixels.flatten(1))
+    with pytest.raises(ValueError, match="patch_average: 3 channels; sum over colours before"):
+        patch_average(pixels[:, None].expand(1, 3, 4, 6), (2, 2))
     mask = torch.zeros(1, 1, 4, 4, dtype=torch.bool)
     mask[..., :3, :2] = True
     assert patch_average(mask, (2, 2)).tolist() == [[1.0, 0.0, 0.5, 0.0]]

@@ -132,6 +132,16 @@ def test_boxes_decide_nothing(tmp_path):
     assert audit.gap_pts.value == 100 and own_audit.BOXES in audit.notes
 
 
+def test_one_or_two_boxes_are_boxes_also_where_a_few_masks_are_none():
+    rows, columns = np.mgrid[:40, :40]
+    round_one = (rows - 20) ** 2 + (columns - 20) ** 2 < 100
+    one, other, none = (np.zeros((40, 40), bool) for _ in range(3))
+    one[3:9, 4:30], other[5:20, 20:40] = True, True
+    assert own_audit.are_boxes([one, one | other, none])
+    assert own_audit.are_boxes([one, other, round_one])
+    assert not own_audit.are_boxes([one, round_one, round_one, none])
+
+
 def test_masks_that_look_inverted_are_told_with_the_numbers(tmp_path):
     for file in folder_of(tmp_path, 30).rglob("masks/*/*.png"):
         Image.open(file).point(lambda grey: 255 - grey).save(file)

@@ -220,6 +220,7 @@ def test_check_says_what_is_odd_in_pictures_and_masks(tmp_path):
     for text in (
         "CMYK", "turned by EXIF", "1 have no third, as masks have", "1 with a side below",
         "2 missing: dog/0.jpg, dog/5.png", "1 empty: cat/1.jpg", "1 full: cat/2.jpg",
+        "EXIF turns 1 pictures whose masks fit either way, dog/4.jpg the first",
     ):  # fmt: skip
         assert text in said, said
     assert found.useless_masks == ("cat/1.jpg", "cat/2.jpg")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from PIL import Image
+from PIL import Image, ImageOps
 
-from relevit.data.pictures import mark, open_image
+from relevit.data.pictures import mark, open_image, upright
 from relevit_own.loose import find_masks, find_pictures
 from relevit_own.table import NOT_READ
 
@@ -70,6 +70,21 @@ def test_a_picture_is_upright(tmp_path):
     Image.fromarray(pixels).save(tmp_path / "cat.png", exif=exif)
     shown = np.array(open_image(tmp_path / "cat.png"))
     assert shown.shape == (96, 48, 3) and shown[:40, :, 0].min() == 255 and shown[50:].max() == 0
+
+
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+@pytest.mark.parametrize("turn", range(10))
+def test_every_orientation_is_turned_once_as_pillow_does(tmp_path, monkeypatch, turn, ending):
+    """Also beside a tag that is damaged, with which EXIF cannot be written anew."""
+    exif, path = Image.Exif(), tmp_path / f"cat.{ending}"
+    exif[0x0112] = turn
+    pixels = np.random.default_rng(0).integers(0, 255, (16, 24, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(path, exif=exif)
+    with Image.open(path) as image:
+        told = ImageOps.exif_transpose(image).convert("RGB")
+    monkeypatch.setattr(Image.Exif, "tobytes", lambda *_: 1 / 0)
+    found = open_image(path)
+    assert np.array_equal(found, told) and np.array_equal(upright(found), told)
 
 
 @pytest.mark.parametrize(("mode", "ending"), [("RGB", "jpg"), ("L", "jpg"), ("RGB", "png")])

@@ -371,6 +371,34 @@ def test_outlines_and_masks_of_a_picture_that_exif_turns_are_refused(tmp_path):
         read_table(path).mask(0)
 
 
+def test_a_picture_with_a_box_among_outlines_has_no_mask(tmp_path):
+    """A box would be no part of the object, or be drawn as one."""
+    (tmp_path / "coco").mkdir()
+    (path,) = coco(tmp_path / "coco", False)
+    content = json.loads(path.read_text())
+    boxed = next(each for each in content["annotations"] if not each.get("iscrowd"))
+    boxed["segmentation"], boxed["bbox"] = [], [0, 0, 2, 2]
+    path.write_text(json.dumps(content))
+    (file,) = yolo(tmp_path / "yolo")
+    with (tmp_path / "yolo" / "train" / "labels" / "0.txt").open("a") as lines:
+        lines.write("1 0.5 0.5 0.2 0.2\n")
+    for table in map(read_table, (path, file)):
+        bare = [name for name, mask in zip(table.ids, table.masks, strict=True) if mask is None]
+        assert [Path(name).stem for name in bare] == ["0"]
+
+
+def test_a_damaged_picture_or_file_of_outlines_is_named(tmp_path):
+    (path,) = yolo(tmp_path / "yolo")
+    (tmp_path / "yolo" / "train" / "images" / "0.png").write_bytes(b"none")
+    table = read_table(path)
+    assert len(table) == 17 and table.gone["id"].tolist() == ["train/images/0.png"]
+    (tmp_path / "voc").mkdir()
+    (path,) = voc(tmp_path / "voc")
+    (path / "3.xml").write_text("<annotation><object>")
+    with pytest.raises(ValueError, match=r"3\.xml is damaged \(.*\); export it again, or take"):
+        read_table(path)
+
+
 def test_missing_paths_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nowhere is missing; give a folder of class"):
         read_table(tmp_path / "nowhere")
