@@ -39,8 +39,7 @@ POOL = 400  # the first images of val, from which pairs are drawn
 class Subsets:
     """What `gradient_sis` found; where nothing is sufficient, the surest subset met on the way.
 
-    `path_pct` is the target's confidence before each step, the whole image first, and
-    `path_kept_pct` the share of the pixels that was left.
+    `path_pct` is the target's confidence before each step, the whole image first.
     """
 
     mask: Bool[Tensor, "batch 1 height width"]  # True where a pixel is kept
@@ -48,7 +47,6 @@ class Subsets:
     kept_pct: Float[Tensor, " batch"]  # share of the pixels in the subset
     found: Bool[Tensor, " batch"]  # whether the confidence reaches the threshold
     path_pct: Float[Tensor, "steps batch"]
-    path_kept_pct: Float[Tensor, " steps"]
 
 
 def gradient_sis(
@@ -109,7 +107,6 @@ def gradient_sis(
         kept_pct=shares[best],
         found=found,
         path_pct=path_pct,
-        path_kept_pct=shares,
     )
 
 

@@ -44,7 +44,6 @@ class Model:
     # or a classifier that comes with the package, or nothing that was trained.
     begins: Literal["hub", "dinov2", "pretrained", "shipped", "random"] = "hub"
     papers: Mapping[str, str] = field(default_factory=dict)  # paper -> the name in its tables
-    weights_mb: int = 0  # 10^6 bytes in float32, head included; training checkpoints are larger
     licence: str = ""  # of a paper's weights, as their authors give it (SPDX)
     reads: Pooling = "class_token"  # rows of the last block that the published head reads
     url: str = ""  # where timm's hub has other weights, or none
@@ -64,7 +63,7 @@ def _stored_models() -> dict[str, Model]:
         for name, facts in yaml.safe_load(path.read_text("utf-8")).items()
     }
     # True in all but depth and weights: what a rehearsal of a whole run can compute in minutes.
-    facts = {"papers": {}, "weights_mb": 0, "options": {"depth": 2}, "begins": "random"}
+    facts = {"papers": {}, "options": {"depth": 2}, "begins": "random"}
     cut = [replace(models[name], name=name + CUT, **facts) for name in ("vit-b", "deit-s")]
     return models | {model.name: model for model in cut}
 

@@ -50,7 +50,6 @@ def test_path_is_the_sum_of_what_is_left_and_the_surest_subset_is_given(picture)
     left = torch.cat([VALUES, torch.zeros(SIZE**2 - len(VALUES))]).sort(descending=True).values
     expected = [sigmoid_pct(float(left[:k].sum())) for k in counts]
     assert subsets.path_pct[:, 0].tolist() == pytest.approx(expected)
-    assert subsets.path_kept_pct.tolist() == [100 * k / SIZE**2 for k in counts]
     assert subsets.found.tolist() == [False] and subsets.mask.flatten()[:8][VALUES > 0].all()
     surest = sigmoid_pct(float(VALUES[VALUES > 0].sum()))
     assert subsets.confidence_pct.tolist() == pytest.approx([surest])
