@@ -110,8 +110,8 @@ def _one_level(parameters: Kept) -> dict[str, Any]:
 def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Each table as a parquet file for other notebooks, and as a CSV file for people."""
     for name, table in tables.items():
-        table.to_parquet(folder / f"{name}.parquet")
-        table.to_csv(folder / f"{name}.csv", index=False)
+        write_atomically(folder / f"{name}.parquet", table.to_parquet)
+        write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
 
 
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:

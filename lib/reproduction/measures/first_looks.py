@@ -52,12 +52,12 @@ def look_at_sets(
     return pd.concat(rows, ignore_index=True)
 
 
-def look_table(looks: pd.DataFrame, shifted: str = "a") -> pd.DataFrame:
-    """Means of `look_rows`, a row a set, in words; then sure answers to all sets but `shifted`.
+def look_table(looks: pd.DataFrame) -> pd.DataFrame:
+    """Means of `look_rows`, a row a set, in words; then sure answers to all sets but `a`.
 
     The first two have their 95 % intervals over images.
     """
-    alike = looks[looks["dataset"] != shifted]
+    alike = looks[looks["dataset"] != "a"]
     parts = dict(list(looks.groupby("dataset", sort=False)))
     parts[f"{' and '.join(alike['dataset'].unique())}, if sure"] = alike[
         alike["confidence_pct"] > SURE_PCT

@@ -172,13 +172,13 @@ def read_records(folder: Path) -> list[dict[str, Any]]:
         try:
             found[path.name] = json.loads(path.read_text("utf-8"))
             table([found[path.name]])
-            same = comparable(next(iter(found.values())), found[path.name])
+            same = all(comparable(other, found[path.name]) for other in found.values())
         except (ValueError, LookupError, TypeError, AttributeError):
             raise ValueError(f"judge: {path} is no whole record; judge it anew") from None
         if not same:
             raise ValueError(
-                f"judge: {path.name} was judged on other scenes or models than "
-                f"{next(iter(found))}; judge it anew"
+                f"judge: {path.name} was judged on other scenes or models than those before it, "
+                f"{next(iter(found))} the first; judge it anew"
             )
     return list(found.values())
 

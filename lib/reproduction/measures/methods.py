@@ -229,11 +229,11 @@ def segmentation_by_image(
     masks: Bool[Tensor, "images 1 height width"],
     grid: tuple[int, int],
     protocol: Protocol = "published",
-    metric: str = "miou_pct",
 ) -> pd.DataFrame:
-    """What `segmentation_table` has the mean of: a row an image, a column a method."""
+    """The mIoU in percent that `segmentation_table` has the mean of: a row an image, a column a
+    method."""
     found = {name: _outlined(values, masks, grid, protocol) for name, values in maps.items()}
-    return pd.DataFrame({name: image_values(rows)[metric] for name, rows in found.items()})
+    return pd.DataFrame({name: image_values(rows)["miou_pct"] for name, rows in found.items()})
 
 
 def _outlined(

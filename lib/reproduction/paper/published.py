@@ -26,7 +26,7 @@ from relevit.models.registry import CUT, PAPER_MODELS, ROBUSTVIT
 
 SHIFTED_AVERAGE = "shifted_average"  # row that averages the seven shifted sets
 METRICS = ("top1", "top5")
-# The variants (05_ablations), `ours` for the full method. The last two are printed in top-5 alone.
+# The variants (05_ablations), `ours` for the full method.
 VARIANTS = (
     "ours",
     "no_background",
@@ -35,8 +35,6 @@ VARIANTS = (
     "ground_truth",
     "attention",
     "rollout",
-    "only_background",
-    "only_foreground",
 )
 ABLATION_TABLES = ("main_T4", "supp_T8", "arxiv_T12", "supp_T9")
 KIND = ["model", "method", "masks", "classes"]
@@ -140,15 +138,14 @@ def paper_variants(run: Collection[str]) -> dict[str, str]:
     return {"confidence": "full", "full": "ground_truth"} if "confidence" in run else {}
 
 
-def published_ablations(metric: str = "top1") -> pd.DataFrame:
-    """Change of accuracy by each variant of the method, mean over ViT-B and DeiT-B.
+def published_ablations() -> pd.DataFrame:
+    """Change of top-1 by each variant of the method, mean over ViT-B and DeiT-B.
 
-    Source: RobustViT T4 and supplement T8 (top-1); T12 and supplement T9 (top-5); minus the
-    original, in percentage points. Index: variant; only_background and only_foreground are printed
-    for top-5 alone. Columns: the nine sets, then shifted_average.
+    Source: RobustViT T4 and supplement T8, minus the original, in percentage points. Index:
+    variant. Columns: the nine sets, then shifted_average.
     """
     rows = _effects(*ABLATION_TABLES)
-    rows = rows[(rows["metric"] == metric) & (rows["method"] != ORIGINAL)]
+    rows = rows[(rows["metric"] == "top1") & (rows["method"] != ORIGINAL)]
     rows = rows.drop_duplicates(["method", "model", "dataset"])
     mean = rows.groupby(["method", "dataset"])["change"].mean().unstack("dataset")[list(TEST_SETS)]
     mean[SHIFTED_AVERAGE] = mean[list(SHIFTED_SETS)].mean(axis=1)

@@ -268,7 +268,7 @@ def searched(params: Params, rates: Sequence[float] = ()) -> list[Row]:
     if params.lr is not None:
         return []
     if rates:
-        own = {"seed": SEARCHED, "masks": read_stage(params, FINETUNED).masks}
+        own = {"seed": SEARCHED, "masks": read_stage(params, FINETUNED).masks, "lr_factor": 1.0}
         own["benchmark"] = read_pipeline(params.preset).benchmark
         tried = [params.model_copy(update=own | {"lr": lr}) for lr in sorted(rates)]
         return [Row(each, validated=(0, each.epochs)) for each in tried]
