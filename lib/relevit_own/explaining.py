@@ -22,7 +22,7 @@ from PIL import Image
 
 from relevit.attribution import check_known
 from relevit.base.errors import one_line
-from relevit.base.files import write_atomically
+from relevit.base.files import full_disk_said, write_atomically
 from relevit.data.pictures import READING, mark, open_image, opened
 from relevit.models.loading import OwnModel
 from relevit.models.spec import Mask, is_deep
@@ -256,7 +256,8 @@ def _write(work: Work, figure: Figure, name: str, found: Sequence[Found]) -> lis
         row |= {} if work.kind else {"picture": f"{name}.png"}
         if work.save_maps:
             row["map"] = f"{name}.{row['method']}.{row['target']}.npy"
-            np.save(work.out / row["map"], one.patches.numpy())
+            with full_disk_said(work.out / row["map"]):
+                np.save(work.out / row["map"], one.patches.numpy())
         rows.append(row)
     return rows
 

@@ -301,7 +301,12 @@ def _yolo(path: Path, images: Path | None) -> Found:
     for key, split in SPLITS.items():
         if not content.get(key):
             continue
-        told = str(content[key]).removeprefix("../")  # Roboflow's, which are of its own folder
+        if not isinstance(content[key], str) or content[key].endswith(".txt"):
+            raise ValueError(
+                f"read_table: {path}: {key} is {content[key]!r:.80}; lists of pictures are not "
+                "read, give a folder"
+            )
+        told = content[key].removeprefix("../")  # Roboflow's, which are of its own folder
         folder = images or next(filter(Path.is_dir, (root / told, path.parent / told)), root / told)
         if not folder.is_dir():
             raise FileNotFoundError(

@@ -69,7 +69,7 @@ def need_disk_space(folder: Path, megabytes: int) -> None:
     if free < megabytes:
         raise OSError(
             f"disk: {free} MB are free at {there}; this step writes up to {megabytes} MB: "
-            "free some space or choose another output_root"
+            "free some space, or choose another folder (output_root, --out)"
         )
 
 

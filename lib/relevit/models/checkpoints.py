@@ -45,7 +45,7 @@ def read_tensors(path: Path | str) -> tuple[dict[str, Tensor], dict[str, Any]]:
     except (SafetensorError, OSError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"weights: {path} is cut short or damaged ({one_line(error)}); "
-            "copy it again, or delete it and run its stage"
+            "copy it again, or delete it and run the stage that writes it, if one does"
         ) from error
 
 

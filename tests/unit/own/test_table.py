@@ -392,6 +392,9 @@ def test_a_damaged_picture_or_file_of_outlines_is_named(tmp_path):
     (tmp_path / "yolo" / "train" / "images" / "0.png").write_bytes(b"none")
     table = read_table(path)
     assert len(table) == 17 and table.gone["id"].tolist() == ["train/images/0.png"]
+    path.write_text(path.read_text().replace("../train/images", "train.txt"))
+    with pytest.raises(ValueError, match=r"train is 'train.txt'; lists of pictures are not read"):
+        read_table(path)
     (tmp_path / "voc").mkdir()
     (path,) = voc(tmp_path / "voc")
     (path / "3.xml").write_text("<annotation><object>")
