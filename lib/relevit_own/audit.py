@@ -159,9 +159,9 @@ def audit_folder(
     Raises: ValueError, FileNotFoundError in one sentence, before the work: as `read_table`,
     `examine`, `find_outputs` and `shown_as`; for a model that knows other classes.
     """
-    part, ledger, inverted = _images(choices, say)
+    part, ledger, doubts = _images(choices, say)
     masked = part.has_masks
-    notes = [*ledger.told(), *(inverted if masked else [])]
+    notes = [*ledger.told(), *(doubts if masked else [])]
     images = join(list(part.image_set(model.view).batches(BATCH, ahead=AHEAD)))
     places, names, note = find_outputs(part.classes, names, model, lambda: images)
     notes += [note] if note else []
@@ -226,8 +226,8 @@ def audit_images(
 def _images(
     choices: OwnChoices, say: Callable[[str], object]
 ) -> tuple[Table, Ledger, Sequence[str]]:
-    """The images to show, all of them with a mask or none, what all files are used for, and whether
-    masks look inverted."""
+    """The images to show, all of them with a mask or none, what all files are used for, and what is
+    doubtful in masks."""
     say(f"reading {choices.data}")
     table = table_of(choices)
     split = next((name for name in PARTS if name in table.splits), None)

@@ -26,8 +26,8 @@ from relevit.base.errors import one_line
 from relevit.choices.words import Corrupted
 from relevit.data.image_set import read_ahead
 from relevit.data.pictures import READING, drawn_here, opened, orientation, upright
-from relevit.models.spec import Mask, as_rgb, is_deep
-from relevit_own.outlines import OtherSize, fitting_mask
+from relevit.models.spec import as_rgb, is_deep
+from relevit_own.outlines import ON_THEIR_SIDE, OtherSize, fitting_mask
 from relevit_own.table import REMEDY, SKIP, Table, order_note, some
 
 MOST_STRETCHED = 20  # times the shorter side; of a longer picture a model sees next to nothing
@@ -369,8 +369,8 @@ def need_usable(findings: Findings) -> None:
         )
     gone = [label for label, count in findings.counts.items() if not count]
     if len(gone) == len(findings.counts):
-        left = findings.table.gone  # where none is refused, all are left out
-        first, why = (first, why) if first else left.iloc[0][["id", "why"]]
+        bad = findings.rows[findings.rows["fault"] != ""]  # refused, or else left out
+        first, why = bad.iloc[0][["id", "why"]]
         raise ValueError(
             f"{name}: none of its {len(findings.rows)} pictures can be used, {first} the first "
             f"({why}); {REMEDY}"
@@ -446,13 +446,10 @@ def _look(table: Table, place: int) -> dict[str, Any]:
         about = "" if isinstance(error, OtherSize) else "its mask: "
         return seen | {"fault": "mask", "why": f"{about}{one_line(error)}"}
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    either = TURNED in seen["odd"] and _fits_as_stored(row["image"], mask)
+    with opened(row["image"]) as image:
+        turn = orientation(image)
+    either = turn != 1 and (turn not in ON_THEIR_SIDE or mask.shape[0] == mask.shape[1])
     return seen | {"share": float(mask.mean()), "framed": framed, "either": either}
-
-
-def _fits_as_stored(path: Path, mask: Mask) -> bool:
-    with opened(path) as image:
-        return image.size == mask.shape[::-1]
 
 
 def stretched(width: int, height: int) -> str:

@@ -106,7 +106,10 @@ def divide(choices: OwnChoices) -> OwnData:
             f"with an object, {without[0]} the first, while others have one; add masks, give a "
             "lower images_per_class, or --masks tokencut to make all of them"
         )
-    ledger = Ledger.of(parts)
+    # A split of which nothing was left is no part, and its files are told all the same.
+    unseen = table.gone["split"].notna() & ~table.gone["split"].isin([*own, *shifted])
+    lost = replace(table, rows=table.rows[:0], gone=table.gone[unseen])
+    ledger = Ledger.of(parts | {"": lost})
     notes = [*ledger.told(), *_few(chosen, choices.images_per_class)]
     notes += found.doubts if masks == "annotated" else []
     tested = dict(list(parts.items())[2:])

@@ -3,8 +3,8 @@
 A camera stores a picture as its sensor lies and notes in EXIF how to turn it; here pictures are set
 upright, and a mask is that of the upright picture. Outlines are drawn by `supervision` (the extra
 `own`). They have many objects in a picture, and a classifier answers with one class: a picture's is
-that of its largest object, its mask the union of that class's outlines, or none where these are
-boxes.
+that of its largest object, its mask the union of that class's outlines, or none where any object
+has a box alone: it would be no part of the mask, or be drawn as one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def read_outlines(
             names = names + [name for name in classes if name not in names]
             name = _inside(file, path.parent)
             if found is None or not len(found):
-                gone.append((name, "", split, "no outline in it that can be read"))
+                gone.append((name, "", split, "no outline in it, or it cannot be read"))
                 continue
             areas = found.mask.sum(axis=(1, 2)) if found.mask is not None else found.box_area
             areas = np.where(areas > 0, areas, found.box_area)
@@ -330,16 +330,25 @@ def _voc(path: Path, images: Path | None) -> Found:
     """Source: Everingham et al. 2010."""
     from supervision import DetectionDataset
 
-    for file in sorted(path.glob("*.xml")):
+    boxed = set()  # pictures with an object that has a box alone
+    for file in sorted(path.glob("[!.]*.xml")):
         try:
-            ElementTree.parse(file)
+            objects = ElementTree.parse(file).findall("object")
         except ElementTree.ParseError as error:
             raise ValueError(
                 f"read_table: {file} is damaged ({error}); export it again, or take it out"
             ) from error
+        boxed |= {file.stem} if any(each.find("polygon") is None for each in objects) else set()
     beside = path.parent / "JPEGImages"
     folder = images or (beside if beside.is_dir() else path)
-    yield from _by_folder(None, folder, lambda of: DetectionDataset.from_pascal_voc(of, str(path)))
+
+    def read(of: str) -> Any:
+        return DetectionDataset.from_pascal_voc(of, str(path))
+
+    for part, file, classes, found in _by_folder(None, folder, read):
+        if found is not None and file.stem in boxed:
+            found.mask = None
+        yield part, file, classes, found
 
 
 def _by_folder(split: str | None, folder: Path, read: Callable[[str], Any]) -> Found:

@@ -111,7 +111,7 @@ def write_tables(folder: Path, tables: Mapping[str, pd.DataFrame]) -> None:
     """Each table as a parquet file for other notebooks, and as a CSV file for people."""
     for name, table in tables.items():
         write_atomically(folder / f"{name}.parquet", table.to_parquet)
-        write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
+        write_atomically(folder / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
 
 
 def write_summary(folder: Path, cfg: Params, **figures: Any) -> None:

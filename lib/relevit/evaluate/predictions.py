@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Bool, Float
@@ -93,7 +94,9 @@ def _rows(batch: Batch, logits_of: Logits) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "label": batch.labels.numpy().astype("int16"),
-            "family": -1 if batch.families is None else batch.families.numpy().astype("int16"),
+            "family": np.int16(-1)
+            if batch.families is None
+            else batch.families.numpy().astype("int16"),
             "prediction": prediction.numpy().astype("int16"),
             "confidence_pct": (100 * confidence).numpy(),
             "label_loss": loss.numpy(),

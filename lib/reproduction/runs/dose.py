@@ -118,7 +118,14 @@ def by_object(right: pd.DataFrame) -> pd.DataFrame:
     """
     wide = right.pivot(index=[*ARM, "seed", "index"], columns="dataset", values="right")
     made = {SHIFTED: wide[["away", "never"]].mean(axis=1), GAP: wide["home"] - wide["away"]}
-    return pd.DataFrame(made).rename_axis(columns="dataset").stack().rename("right").reset_index()
+    return (
+        pd.DataFrame(made)
+        .rename_axis(columns="dataset")
+        .stack()
+        .dropna()
+        .rename("right")
+        .reset_index()
+    )
 
 
 def predicted(follows: pd.DataFrame) -> pd.DataFrame:

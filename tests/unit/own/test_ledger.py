@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,8 @@ import pandas as pd
 import pytest
 from PIL import ExifTags, Image
 
-from relevit_own.check import Ledger, examine, lines, need_usable, samples
+from relevit_own import images
+from relevit_own.check import Ledger, examine, ledger, lines, need_usable, samples
 from relevit_own.choices import OwnChoices
 from relevit_own.images import HELD_OUT, divide
 from relevit_own.table import read_table
@@ -230,3 +233,26 @@ def test_check_says_what_is_odd_in_pictures_and_masks(tmp_path):
     with pytest.raises(ValueError, match=r"cat/3.jpg cannot be used \(the mask has 5 x 7 pixels"):
         need_usable(found)
     assert Ledger.of({"all": found.table}).told() == []
+
+
+def test_a_split_of_which_nothing_is_left_is_told(tmp_path, monkeypatch):
+    """All its pictures are copies of those of train."""
+    for place, (split, first) in enumerate({"train": 0, "val": 40, "test": 0}.items()):
+        for label, name in enumerate(("cat", "dog")):
+            for i in range(8):
+                path = tmp_path / split / name / f"{i}{place}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                photo(first + 100 * label + i).save(path)
+    whole = examine(read_table(tmp_path))
+    files = ledger(whole).files
+    lost = files[files["file"].str.startswith("test/")]
+    assert len(lost) == 16 and lost["why"].str.startswith("a copy of another").all()
+    with pytest.raises(ValueError, match=r"held_out has none; .*16 of 48 files are left out: a c"):
+        divide(OwnChoices(data=str(tmp_path), new_head=True))
+    # Outlines can be such that nothing of a split is read.
+    shutil.rmtree(tmp_path / "test")
+    table = read_table(tmp_path)
+    unread = pd.DataFrame([("0.png", "", "test", "no outline in it")], columns=table.gone.columns)
+    monkeypatch.setattr(images, "table_of", lambda _: replace(table, gone=unread))
+    told = divide(OwnChoices(data=str(tmp_path), new_head=True)).ledger
+    assert told.files.set_index("file").loc["test/0.png", "why"] == "no outline in it"

@@ -373,6 +373,7 @@ def test_outlines_and_masks_of_a_picture_that_exif_turns_are_refused(tmp_path):
 
 def test_a_picture_with_a_box_among_outlines_has_no_mask(tmp_path):
     """A box would be no part of the object, or be drawn as one."""
+    pytest.importorskip("supervision")
     (tmp_path / "coco").mkdir()
     (path,) = coco(tmp_path / "coco", False)
     content = json.loads(path.read_text())
@@ -382,12 +383,20 @@ def test_a_picture_with_a_box_among_outlines_has_no_mask(tmp_path):
     (file,) = yolo(tmp_path / "yolo")
     with (tmp_path / "yolo" / "train" / "labels" / "0.txt").open("a") as lines:
         lines.write("1 0.5 0.5 0.2 0.2\n")
-    for table in map(read_table, (path, file)):
+    (tmp_path / "voc").mkdir()
+    (notes,) = voc(tmp_path / "voc")
+    text = (notes / "0.xml").read_text()
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax><ymax>3</ymax></bndbox>"
+    other = f"<object><name>{NAMES[0]}</name>{box}</object></annotation>"
+    (notes / "0.xml").write_text(text.replace("</annotation>", other))
+    (notes / "._0.xml").write_bytes(b"of a Mac")
+    for table in map(read_table, (path, file, notes)):
         bare = [name for name, mask in zip(table.ids, table.masks, strict=True) if mask is None]
         assert [Path(name).stem for name in bare] == ["0"]
 
 
 def test_a_damaged_picture_or_file_of_outlines_is_named(tmp_path):
+    pytest.importorskip("supervision")
     (path,) = yolo(tmp_path / "yolo")
     (tmp_path / "yolo" / "train" / "images" / "0.png").write_bytes(b"none")
     table = read_table(path)
