@@ -170,7 +170,7 @@ REFUSED = [  # what is asked, and the sentence
     ((NAME, "random"), {"num_heads": 5}, r"timm cannot make it with .*divisible by num_heads"),
     ((NAME, "random"), {"patch_size": 0}, r"timm cannot make it with .*by zero"),
     ((NAME, "random"), {"num_classes": 5}, r"leave the option 'num_classes' out; .*new_head=True,"),
-    ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* need squares"),
+    ((NAME, "random"), SMALL | {"img_size": (32, 64)}, r"32 x 64 pixels, .* cut to squares"),
     ((NAME, "random"), SMALL | {"global_pool": "map"}, r"no relevance maps: .*attention-pooling"),
     (("vit_base_patch32_plus_256",), {}, r"has no weights in timm; give weights"),
     (

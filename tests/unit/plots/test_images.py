@@ -121,10 +121,10 @@ def test_maps_of_methods_keep_their_signs_and_one_without_numbers_stays_dark():
 
 
 def test_a_subset_stands_beside_its_image_and_says_whether_it_is_enough():
-    path, steps, mask = torch.zeros(1, 10), torch.zeros(1), torch.zeros(10, 1, 8, 8).bool()
+    path, mask = torch.zeros(1, 10), torch.zeros(10, 1, 8, 8).bool()
     found = torch.tensor([True, False] + 4 * [True] + 4 * [False])
     shares = torch.linspace(90, 99, 10)
-    subsets = Subsets(mask, shares, shares - 50, found, path, steps)
+    subsets = Subsets(mask, shares, shares - 50, found, path)
     labels = 2 * ["cow", "ant", "dog", "bee", "cat"]
     alone = torch.zeros(10, 3, 8, 8)
     figure = pictures.subset_grid(alone[:2], ["seal 99 %", "shark 9 %"], alone, labels, subsets)
