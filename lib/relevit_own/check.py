@@ -446,10 +446,12 @@ def _look(table: Table, place: int) -> dict[str, Any]:
         about = "" if isinstance(error, OtherSize) else "its mask: "
         return seen | {"fault": "mask", "why": f"{about}{one_line(error)}"}
     framed = all(edge.any() for edge in (mask[0], mask[-1], mask[:, 0], mask[:, -1]))
-    with opened(row["image"]) as image:
-        turn = orientation(image)
-    either = turn != 1 and (turn not in ON_THEIR_SIDE or mask.shape[0] == mask.shape[1])
-    return seen | {"share": float(mask.mean()), "framed": framed, "either": either}
+    seen |= {"share": float(mask.mean()), "framed": framed}
+    if TURNED in seen["odd"]:
+        with opened(row["image"]) as image:
+            on_its_side = orientation(image) in ON_THEIR_SIDE
+        seen["either"] = not on_its_side or mask.shape[0] == mask.shape[1]
+    return seen
 
 
 def stretched(width: int, height: int) -> str:

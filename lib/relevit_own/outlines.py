@@ -316,14 +316,15 @@ def _yolo(path: Path, images: Path | None) -> Found:
         labels = folder.parent / "labels" if folder.name == "images" else folder
         if folder.parent.name == "images":
             labels = folder.parent.parent / "labels" / folder.name
-        for part, file, classes, found in _by_folder(
-            split, folder, lambda of, at=labels: DetectionDataset.from_yolo(of, str(at), str(path))
-        ):
-            if found is not None and found.mask is not None:
-                lines = (labels / f"{file.stem}.txt").read_text(encoding="utf-8").splitlines()
-                if any(0 < len(line.split()) < SHORTEST for line in lines):
-                    found.mask = None  # a box would be drawn as an outline
-            yield part, file, classes, found
+
+        def read(of: str, at: Path = labels) -> Any:
+            return DetectionDataset.from_yolo(of, str(at), str(path))
+
+        def has_box(file: Path, at: Path = labels) -> bool:
+            lines = (at / f"{file.stem}.txt").read_text(encoding="utf-8").splitlines()
+            return any(0 < len(line.split()) < SHORTEST for line in lines)
+
+        yield from _by_folder(split, folder, read, has_box)
 
 
 def _voc(path: Path, images: Path | None) -> Found:
@@ -345,14 +346,16 @@ def _voc(path: Path, images: Path | None) -> Found:
     def read(of: str) -> Any:
         return DetectionDataset.from_pascal_voc(of, str(path))
 
-    for part, file, classes, found in _by_folder(None, folder, read):
-        if found is not None and file.stem in boxed:
-            found.mask = None
-        yield part, file, classes, found
+    yield from _by_folder(None, folder, read, lambda file: file.stem in boxed)
 
 
-def _by_folder(split: str | None, folder: Path, read: Callable[[str], Any]) -> Found:
-    """The pictures of a folder, some at once: `read` draws all outlines of a folder in memory."""
+def _by_folder(
+    split: str | None, folder: Path, read: Callable[[str], Any], has_box: Callable[[Path], bool]
+) -> Found:
+    """The pictures of a folder, some at once: `read` draws all outlines of a folder in memory.
+
+    Where a picture `has_box`, which would be drawn as an outline or left out, its mask is none.
+    """
     files = sorted(p for p in folder.iterdir() if p.suffix.lower() in PICTURES)
     for start in range(0, len(files), AT_ONCE):
         readable = {file: _is_readable(file) for file in files[start : start + AT_ONCE]}
@@ -361,7 +364,10 @@ def _by_folder(split: str | None, folder: Path, read: Callable[[str], Any]) -> F
                 os.symlink(file.resolve(), Path(some, file.name))
             found = read(some) if any(readable.values()) else None
             for file, known in readable.items():
-                if known:
-                    yield split, file, found.classes, found.annotations[str(Path(some, file.name))]
-                else:  # its class is not known
+                if not known:  # nor is its class
                     yield split, file, [], None
+                    continue
+                one = found.annotations[str(Path(some, file.name))]
+                if one.mask is not None and has_box(file):
+                    one.mask = None
+                yield split, file, found.classes, one

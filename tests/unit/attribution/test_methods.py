@@ -277,13 +277,16 @@ def test_wrong_input_is_named(build_vit, images, name, change, told):
         METHODS[name](model, images, **asked)
 
 
-def test_positive_leaves_out_what_speaks_against_the_class(build_vit, images):
+def test_positive_leaves_out_what_speaks_against_the_class(build_vit, images, monkeypatch):
     model = build_vit()
     maps = METHODS["libra_grad"](model, images, TARGET)
     assert (maps < 0).any(dim=1).all()
     found = heatmap_of(model, images, TARGET, method="libra_grad", positive=True)
     size, grid = tuple(images.shape[-2:]), patch_grid(model, images)
     close(found, to_heatmap(maps.clamp(min=0), size, grid))
+    monkeypatch.setitem(METHODS, "libra_grad", lambda *_, **__: -1 - maps.abs())
+    with pytest.warns(UserWarning, match="3 of 3 maps of libra_grad are the same everywhere"):
+        assert not heatmap_of(model, images, TARGET, method="libra_grad", positive=True).any()
 
 
 # What the head reads

@@ -10,6 +10,7 @@ import torch
 
 from habitats.cutouts import CUTOUTS
 from relevit.attribution import METHODS, gae, patch_grid, relevance_and_logits, to_heatmap
+from relevit.attribution.beyond_intuition import weigh_heads
 from relevit.choices.words import TrainedMap
 from relevit.finetune.loop import only
 from relevit.finetune.step import trained_weights
@@ -197,6 +198,19 @@ def test_sums_of_maps_in_bfloat16_lose_nothing(name, pooling, size):
     )
     assert wanted.std() > 0.1
     assert (found - wanted).abs().max() < 0.05  # a product has eight bits
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_heads_are_weighed_in_mixed_precision_as_without(inner):
+    random = torch.Generator().manual_seed(0)
+    maps, slopes = (torch.randn(2, 3, 4, 9, 9, generator=random) for _ in range(2))
+    none = torch.zeros(3, 1)
+    maps = list((3 * maps).softmax(dim=-1))
+    seen = Seen(maps, [], none, none[:, 0].long(), none.sum(), "class_token", 1, list(slopes))
+    wanted = weigh_heads(seen, inner=inner)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = weigh_heads(seen, inner=inner)
+    assert all(map(torch.equal, found, wanted))
 
 
 @pytest.mark.parametrize("model", ["tiny", "tiny-mae"])

@@ -156,6 +156,8 @@ def test_rate_is_the_one_asked_for_or_that_of_the_search(own, monkeypatch):
     assert rate(own.model_copy(update={"lr": 0.5})) == 0.5
     assert rate(own) == 2.0e-6, "the highest that passes"
     assert rate(own.model_copy(update={"lr_factor": 10.0})) == pytest.approx(2.0e-5)
+    tried = searched(own.model_copy(update={"lr_factor": 10.0}), [1.0e-6])
+    assert [rate(row.params) for row in tried] == [1.0e-6], "the factor comes after the rule"
     given = own.model_copy(update={"lr": 3.0e-6, "lr_factor": 10.0})
     assert rate(given) == pytest.approx(3.0e-5)
     nothing_passes = own.model_copy(update={"method": "rrr", "protocol": "described"})
