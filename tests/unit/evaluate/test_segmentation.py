@@ -29,6 +29,7 @@ def masks():
     return masks
 
 
+@pytest.mark.wrong_types
 def test_masks_of_numbers_are_refused(masks):
     """Of these `~` is bitwise."""
     with pytest.raises(ValueError, match=r"masks of torch\.uint8; give true on the object"):
