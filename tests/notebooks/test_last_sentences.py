@@ -56,14 +56,14 @@ TOLD = {  # words that are said at this turn alone
     },
     "05a_ablations": {
         "above": [
-            "2 images a class: +8.0 (+4.0 to +12.0) points: it still gains",
+            "2 images a class: +8.0 (+4.0 to +12.0) points: it gains",
             "same test images: -8.0 (-12.0 to -4.0) points: 3 images of 40 classes gain less",
             "GAE, last three blocks, less GAE on all blocks: +8.0",
             "attention, last three blocks, less GAE on the same blocks: +8.0",
             "points: it gains more",
         ],
         "between": [
-            "whether it still gains",
+            "whether it gains or loses",
             "whether 3 images of 40 classes gain more",
             "whether it gains more",
         ],
@@ -120,7 +120,7 @@ TOLD = {  # words that are said at this turn alone
         "between": [
             "leads it or trails it cannot be told",
             "each for itself, it leads in 0 of 2 panels and trails in 0; by luck alone 0.1 would",
-            "would take 90 to 90 texts",
+            "each for itself, 90 to 90 texts",
         ],
         "below": ["points: token-wise trails it", ": leads 0, trails 1."],
     },
@@ -142,9 +142,12 @@ TOLD = {  # words that are said at this turn alone
         "below": ["Raw attention is truer, though it knows no class.", "puts the truth first"],
     },
     "08_iav": {
-        "above": ["it looks at the animal.", "right? It fits its own image better than another"],
-        "between": ["whether it looks at", "No fit to its own image is seen"],
-        "below": ["it looks past the animal.", "It fits another image better than its own"],
+        "above": [
+            "it looks more at its own animal.",
+            "right? It fits its own image better than another",
+        ],
+        "between": ["whether it looks more at", "No fit to its own image is seen"],
+        "below": ["it looks less at its own animal.", "It fits another image better than its own"],
     },
     "09_text": {
         "above": ["The answers hang on the tokens that token-wise marks.", ": fewer are right."],
@@ -287,7 +290,7 @@ def halves(lead: float) -> dict:
         "same order": 0.6,
         "from": 0.5,
         "to": 0.7,
-        "told from the first": "no",
+        "told from the first": "",
     }
     wiggle = np.tile([1.0, -1.0], COUNT // 2)
     alone = dict.fromkeys(("none|integrated_gradient", "head_wise|none"), 50 + 0 * wiggle)
@@ -413,7 +416,8 @@ def test_the_tests_of_a_map_agree_or_not(leads, words, capsys):
     [
         (8.0, 8.0, "relevance helped."),
         (8.0, 2.0, "better than the twin only."),
-        (8.0, -2.0, "less is lost."),
+        (8.0, -2.0, "better than the twin only."),
+        (8.0, -8.0, "less is lost."),
         (-8.0, 8.0, "less is gained."),
         (-8.0, 2.0, "relevance harmed."),
         (0.0, -2.0, "whether relevance helped or harmed cannot be told."),

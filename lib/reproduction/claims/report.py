@@ -204,7 +204,7 @@ def _answer(one: Verdict) -> str:
     if len(one.parts) <= FEW:  # without the distances that are no difference
         why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
     if not one.parts:
-        why = one.reason
+        why = re.sub(r"^\S+/\S+: ", "", one.reason)  # without the file
     more = [f"Would decide it: {one.decides}." * (one.verdict == UNDECIDED)]
     more += [f"Our own terms, by the same criterion: {one.ours.split(':')[0]}." * bool(one.ours)]
     return " ".join(filter(None, [f"{ANSWERS[one.verdict]} ({one.id}): {why.rstrip('.')}.", *more]))

@@ -31,12 +31,13 @@ from habitats.benchmark import Benchmark
 from habitats.composing import PARTS, THINGS
 from relevit.attribution import to_heatmap
 from relevit.data.batch import Batch, join
-from relevit.evaluate.intervals import mean_interval
+from relevit.evaluate.intervals import PERCENT, mean_interval
 from relevit.evaluate.predictions import BATCH
 from relevit.models.spec import ModelSpec
 
 PAIRS = tuple(combinations(PARTS, 2))
 SCORES = ("rank_correlation", "same_first_pct")
+BOUNDS = {"rank_correlation": (-1.0, 1.0), "same_first_pct": PERCENT}
 # What a map's mass is counted from: the method's own 0, or the least value of each heatmap, which
 # then runs from 0 up as heatmaps that are shown or trained on do.
 Zero = Literal["own", "least"]
@@ -258,7 +259,7 @@ def causal_table(
         each = causal_scores(found, worths)
         for score in SCORES:
             values = torch.tensor(each[score].to_numpy())
-            ends = mean_interval(values)
+            ends = mean_interval(values, BOUNDS[score])
             rows.append((name, score, len(values), values.mean().item(), *ends))
     return pd.DataFrame(rows, columns=["method", "score", "scenes", "value", "low", "high"])
 

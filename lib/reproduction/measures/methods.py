@@ -133,7 +133,7 @@ def single_differences(
     A map as described, but for one option as published, against the map as described: Spearman's
     correlation of the patches, mean over the images with its 95 % interval, the lowest first. At 1
     nothing changes. `told from the first` is `yes` where the interval of the difference to the
-    first row, image by image, is above 0.
+    first row, image by image, is above 0; of that itself it is empty.
     Columns: method, option, as published, same order, from, to, told from the first.
     """
     moved, orders = [], []
@@ -149,7 +149,7 @@ def single_differences(
     columns = ["method", "option", "as published", "same order", "from", "to"]
     found = pd.DataFrame(moved, columns=columns).sort_values("same order", kind="stable")
     apart = [_ends(orders[place] - orders[found.index[0]])[0] > 0 for place in found.index]
-    found["told from the first"] = ["yes" if one else "no" for one in apart]
+    found["told from the first"] = ["", *("yes" if one else "no" for one in apart[1:])]
     return found.reset_index(drop=True)
 
 

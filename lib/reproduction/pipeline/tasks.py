@@ -817,7 +817,8 @@ EXERCISES = {
     ),
     "area": Exercise(
         area,
-        "That is the AUC of the papers' tables: small is good in the positive test.",
+        "That is the area of the papers' tables (AUC): small is good where the most relevant "
+        "goes first.",
         _curve, AREA_SLIPS,
     ),
     "beyond_chance": Exercise(

@@ -93,6 +93,7 @@ NAMES = {  # of methods, where `raw_attention` as "raw attention" is not what on
     "ga": "GA",
     "legrad": "LeGrad",
     "libra_grad": "LibraGrad",
+    "smoothgrad": "SmoothGrad",
     "head_wise": "head-wise",
     "token_wise": "token-wise",
 }
@@ -113,7 +114,7 @@ SIGNS = LinearSegmentedColormap.from_list(
     "signs", [(LOSS, 1), ("#ffb45c", 0.6), ("white", 0), ("#6db3ff", 0.6), (GAIN, 1)]
 )
 SIGNED_HEAT = {"cmap": SIGNS, "vmin": -1, "vmax": 1}
-SIGNED_TICKS = ([-1, 0, 1], ("against\nthe class", "0", "for it"))
+SIGNED_TICKS = ([-1, 0, 1], ("against\nthe class", "0", "for\nthe class"))
 SHADES = LinearSegmentedColormap.from_list("relevance", ["white", "#fbb61a", "#781c6d"])  # on white
 
 

@@ -543,7 +543,7 @@ def rates_told(searched: pd.DataFrame) -> pd.DataFrame:
         "learning rate": rows["lr"].map("{:.3g}".format),
         "change of top-1, points": (-rows["drop_pts"]).map(signed),
         "class loss rises": rows["rising"].map({True: "yes", False: "no"}),
-        "background term, %": fitted.map(signed),
+        "change of background term, %": fitted.map(signed),
     }
     names = rows["method"].map(METHOD_TITLES) + ", " + rows["protocol"]
     return pd.DataFrame(found).set_axis(list(names))

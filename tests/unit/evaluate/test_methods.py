@@ -53,7 +53,7 @@ def test_each_difference_is_set_alone_and_what_moves_most_comes_first(micro, pic
     names = set(zip(found["method"], found["option"], strict=True))
     assert {("ga", "mean_first"), ("rollout", "start_block"), ("rollout", "normalise")} <= names
     told = found["told from the first"]
-    assert told[0] == "no" and set(told) == {"yes", "no"}
+    assert told[0] == "" and "yes" in set(told[1:]) <= {"yes", "no"}
 
 
 def test_published_segmentation_judges_ga_over_all_blocks_and_erasing_from_block_2(
