@@ -256,7 +256,8 @@ SLOPE = {"error": "(high - low) / 3.92"}
 def _slope_leads(t: Seen) -> list[Number]:
     """By how much the slope of each self-supervised model leads that of each supervised one."""
     rows = t.rows(SLOPES, "map == 'smoothgrad'")
-    lead = _of(rows, "slope", SELF, "model").minus(_of(rows, "slope", SUPERVISED, "other"))
+    lead = _of(rows, "slope", SELF, "model", **SLOPE)
+    lead = lead.minus(_of(rows, "slope", SUPERVISED, "other", **SLOPE))
     return lead.held("above", 0, "slope", parts=4, runs=3)
 
 
@@ -287,17 +288,23 @@ def supervised_heads_leave_dinos_map(t: Seen) -> Yielded:
     times the latter less it is at least 0. For each of these the two slopes differ in size by more
     than for beit-b: above 0. At least 3 seeds.
     """
-    rows = wide(t.rows(SLOPES), "map", "slope")
+    rows = t.rows(SLOPES)
+    errors = wide(rows.assign(square=((rows["high"] - rows["low"]) / 3.92) ** 2), "map", "square")
+    rows = wide(rows, "map", "slope")
+    both = errors.set_index(["model", "seed"])[["aav_dino", "smoothgrad"]].add_prefix("of_")
+    rows, told = rows.join(both, on=["model", "seed"]), rows.attrs
+    rows.attrs = told
 
-    def two(x: str) -> Numbers:
-        return _of(rows, x, SUPERVISED, "model")
+    def of(x: str, factor: float = 1.0, models: Sequence[str] = SUPERVISED, by: str = "model"):
+        error = f"(of_aav_dino + {factor**2} * of_smoothgrad) ** 0.5"
+        return _of(rows, x, models, by, error=error)
 
-    yield two("aav_dino").held("below", 0, "falls", parts=2, runs=3)
-    yield two("aav_dino - smoothgrad").held("below", 0, "falls more", parts=2, runs=3)
-    much = two("1.5 * smoothgrad - aav_dino")
+    yield of("aav_dino", 0).held("below", 0, "falls", parts=2, runs=3)
+    yield of("aav_dino - smoothgrad").held("below", 0, "falls more", parts=2, runs=3)
+    much = of("1.5 * smoothgrad - aav_dino", 1.5)
     yield much.held("at least", 0, "falls much more", parts=2, runs=3)
     size = "abs(aav_dino - smoothgrad)"
-    more = two(size).minus(_of(rows, size, [BEIT], "other"))
+    more = of(size).minus(of(size, models=[BEIT], by="other"))
     yield more.held("above", 0, "changes more than", parts=2, runs=3)
 
 

@@ -15,7 +15,8 @@ COLUMNS = ("dataset", "images", *SCORES, *(f"original_{name}" for name in SCORES
 def beside_original(predictions: pd.DataFrame, original: pd.DataFrame) -> pd.DataFrame:
     """Accuracies of a run and of the original on the same images, one row a set.
 
-    Columns: dataset, images, top1_pct, top5_pct, original_top1_pct, original_top5_pct.
+    Columns: dataset, images, top1_pct, top5_pct, original_top1_pct, original_top5_pct, and
+    change_se_pts, the standard error over images of the change of top-1.
     Raises: ValueError when the original has not seen all of the run's images.
     """
     keys = ["dataset", "index", "label"]
@@ -29,7 +30,9 @@ def beside_original(predictions: pd.DataFrame, original: pd.DataFrame) -> pd.Dat
         accuracy_table(rows, ["dataset"]).set_index("dataset") for rows in (predictions, same)
     )
     table = ours[["images", *SCORES]].join(before[list(SCORES)].add_prefix("original_"))
-    return table.reset_index()
+    both = predictions.merge(same, on=keys, suffixes=("", "_before"))
+    change = (both["label_rank"] == 0) * 100.0 - (both["label_rank_before"] == 0) * 100.0
+    return table.join(change.groupby(both["dataset"]).sem().rename("change_se_pts")).reset_index()
 
 
 def changes(table: pd.DataFrame, by: list[str], metric: str = "top1") -> pd.DataFrame:

@@ -60,7 +60,8 @@ def paired_change(
             found, error = estimate(wide), shared_variance(wide) ** 0.5
             of_seeds = part.groupby(["seed", "dataset"])["change"].mean().groupby("seed").mean()
             told = " ".join(f"{change:.6g}" for change in of_seeds)
-            images = sum(values.shape[1] for values in wide)
+            # Where seeds have other groups, each has answered some of the images.
+            images = sum(int((~np.isnan(values)).sum(axis=1).max()) for values in wide)
             rows[group] = [found.mean, found.low, found.high, told, error, len(seeds), images]
     names = ["change_pts", "low_pts", "high_pts", *BASIS, *COUNTS]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
