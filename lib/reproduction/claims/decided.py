@@ -14,7 +14,6 @@ from relevit.base.files import project_root
 from reproduction.claims.chance import STRICT, YES, by_chance
 from reproduction.claims.judging import NOT_TESTABLE, UNDECIDED, judge
 from reproduction.claims.report import ResultTables, number_table, verdict_table
-from reproduction.params.order import NOTEBOOKS
 
 PRESET, NOT_MADE = "decide", "not made yet"
 RESULTS = project_root() / "docs" / "results"
@@ -56,9 +55,7 @@ def standing(decided: pd.DataFrame, reproduced: pd.DataFrame) -> pd.DataFrame:
 
 
 def main() -> None:
-    folder = project_root() / "outputs" / PRESET
-    # Beside a stage's folder may lie one of the same notebook, run by hand.
-    tables = ResultTables({path.name: path for path in folder.iterdir() if path.name in NOTEBOOKS})
+    tables = ResultTables.of(project_root() / "outputs" / PRESET)
     predicted = pd.read_csv(RESULTS / "notes" / "decide_predictions.csv")
     made = verdicts(tables, predicted)
     made["verdicts"] = standing(made["decide"], pd.read_csv(RESULTS / "claims.csv"))

@@ -26,6 +26,7 @@ from reproduction.claims.judging import (
 )
 from reproduction.claims.numbers import Number
 from reproduction.paper import published
+from reproduction.params.order import NOTEBOOKS
 from reproduction.runs.effects import signed
 
 FEW = 2  # parts of a list of numbers that are read without a click
@@ -70,6 +71,11 @@ class ResultTables(Mapping[str, pd.DataFrame]):
             for path in sorted(Path(folder).glob("*.parquet"))
         }
         self._read: dict[str, pd.DataFrame] = {}
+
+    @classmethod
+    def of(cls, preset: Path) -> ResultTables:
+        """Those of a preset's folder; of a notebook run by hand beside its stages none."""
+        return cls({stage: preset / stage for stage in NOTEBOOKS})
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         """The table. Raises: KeyError for an unknown name, or a stem of two stages."""

@@ -372,7 +372,8 @@ def tables_of_runs(
     """`gae_tests` of the original and of finetuned runs as the tables that a notebook writes.
 
     `finetuned_segmentation` is a `segmentation_table`, `finetuned_perturbation` an `area_table`,
-    `finetuned_images` has iou_pct and right of each image; all with model_run.
+    `finetuned_images` has iou_pct and right of each image, `finetuned_changes` are
+    `changes_by_image`; all with model_run.
     """
     maps = {run: each.maps for run, each in tested.items()}
     outlines = segmentation_table(maps, masks, grid, protocol)
@@ -382,18 +383,19 @@ def tables_of_runs(
         "finetuned_segmentation": outlines.rename(columns={"method": "model_run"}),
         "finetuned_perturbation": pd.concat(areas, ignore_index=True),
         "finetuned_images": pd.concat(images, names=["model_run", "index"]).reset_index(),
+        "finetuned_changes": changes_by_image(tested, masks, grid, protocol),
     }
 
 
-def finetuning_changes(
+def changes_by_image(
     tested: Mapping[str, Tested],
     masks: Bool[Tensor, "images 1 height width"],
     grid: tuple[int, int],
     protocol: Protocol = "published",
 ) -> pd.DataFrame:
-    """Of each test, in words: the original, the mean of the finetuned runs, and the change.
+    """What finetuning changes in each test, image by image.
 
-    The change is image by image, with its 95 % interval over runs and images.
+    Columns: model_run, metric (of IN_WORDS), index, before_pct, change_pts.
     """
     rule, values = options(protocol, "auc_weights"), {}
     for run, each in tested.items():
@@ -401,12 +403,33 @@ def finetuning_changes(
         areas = areas.pivot(index="index", columns="direction", values="auc_pct")
         outlined = image_values(_outlined(each.maps, masks, grid, protocol))
         values[run] = outlined | {name: area.to_numpy() for name, area in areas.items()}
-    rows, original = {}, values.pop(ORIGINAL)
+    original = values.pop(ORIGINAL)
+    parts = [
+        pd.DataFrame({"before_pct": original[name], "change_pts": each[name] - original[name]})
+        .rename_axis("index")
+        .reset_index()
+        .assign(model_run=run, metric=name)
+        for run, each in values.items()
+        for name in IN_WORDS
+    ]
+    columns = ["model_run", "metric", "index", "before_pct", "change_pts"]
+    return pd.concat(parts, ignore_index=True)[columns]
+
+
+def finetuning_changes(changes: pd.DataFrame) -> pd.DataFrame:
+    """`changes_by_image` in words: the original, the mean of the finetuned runs, and the change.
+
+    With its 95 % interval over runs and images.
+    """
+    rows = {}
     for name, words in IN_WORDS.items():
-        before, after = original[name], np.stack([each[name] for each in values.values()])
-        change = estimate([after - before])
+        part = changes[changes["metric"] == name]
+        before = part["before_pct"].mean()
+        change = estimate(
+            [part.pivot(index="model_run", columns="index", values="change_pts").to_numpy()]
+        )
         told = f"{change.mean:+z.1f} ({change.low:+z.1f} to {change.high:+z.1f})"
-        rows[words] = (before.mean().round(1), after.mean().round(1), told)
+        rows[words] = (round(before, 1), round(before + change.mean, 1), told)
     columns = ["before, %", "after, %", "change, points"]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 

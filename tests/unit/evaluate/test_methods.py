@@ -142,7 +142,7 @@ def test_both_tests_of_runs_become_tables_and_one_change_in_words(micro, build_v
     assert list(tables["finetuned_images"]) == ["model_run", "index", "iou_pct", "right"]
     assert len(tables["finetuned_images"]) == 3 * 5
     assert set(tables["finetuned_perturbation"]["model_run"]) == set(models)
-    found = made.finetuning_changes(tested, pictures.masks, (4, 4))
+    found = made.finetuning_changes(tables["finetuned_changes"])
     for kind, name, metric, words in (
         ("segmentation", "metric", "miou_pct", "mIoU"),
         ("perturbation", "direction", "positive", "area, most relevant first"),
