@@ -4,8 +4,8 @@
 together, and `held` gives each its interval and a line. The interval is that of
 `relevit.evaluate.intervals`, of the seeds' means and of an error over images. Where a table does
 not tell what images add to the seeds, its error is that of one run, which is on the safe side;
-where it has none, the least that a change of accuracy over so many images can have. Images are
-taken as other ones in a difference, which is on the safe side, too.
+where it has none, or a smaller one, the least that a change of accuracy over so many images can
+have. Images are taken as other ones in a difference, which is on the safe side, too.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from relevit.evaluate.intervals import interval, shared_variance
+from relevit.evaluate.intervals import interval, shared_variance, student
 
 EPS = 1e-9  # below any real change, above rounding
 IMAGE = ["dataset", "index"]  # what names an image, where a row is one
@@ -196,8 +196,8 @@ class Numbers:
 def _spread(one: Mapping[str, float], line: float, runs: int) -> dict[str, float]:
     """What `interval` makes the interval of a number of; nothing for too few seeds."""
     x, error, seeds = one["x"], one["error"], one["runs"]
-    if math.isnan(error) and not math.isnan(one["images"]):
-        error = least_error(max(abs(x), abs(line)), one["images"])
+    if not math.isnan(one["images"]):  # where no answer changes, it would be 0
+        error = np.fmax(error, least_error(max(abs(x), abs(line)), one["images"]))
     images, several = (0.0 if math.isnan(error) else error**2), seeds > 0
     if several and seeds < max(2, runs):
         return {}
@@ -222,8 +222,9 @@ def mean(
     given.
 
     `error` is a column or expression, a standard error over images in which `x` is the value, or
-    "sem", that of the rows. `images` is how many a number is of, "rows" as many as rows. `std` is a
-    table's own spread over its column `seeds`. Fewer than `least` rows in a group are Lacking.
+    "sem", that of the rows. `images` is how many a number is of, "rows" as many as rows: the error
+    of a change of accuracy is then not below `least_error`. `std` is a table's own spread over its
+    column `seeds`. Fewer than `least` rows in a group are Lacking.
     """
     keys, where = by.split(), rows.attrs.get("table", "the table")
     if rows.empty:
@@ -261,17 +262,27 @@ def mean(
 def _sem(frame: pd.DataFrame, keys: list[str], seed: str, index: pd.Index) -> list[float]:
     """Errors over images of the numbers of `index`: of seeds, what images add to their mean.
 
-    Rows of seeds name their image by the columns IMAGE, or by `index` alone.
+    Rows of seeds name their image by the columns IMAGE, or by `index` alone. Of few images they are
+    larger by what Student's t reaches further than the normal.
     """
     if not seed:
-        return frame.groupby(keys or (lambda _: 0))["x"].sem().reindex(index).tolist()
+        groups = frame.groupby(keys or (lambda _: 0))["x"]
+        return (groups.sem() * _further(groups.size() - 1)).reindex(index).tolist()
     found = {}
     for key, rows in frame.groupby(keys) if keys else [((), frame)]:
         runs = rows[seed].unique()
         sets = rows.groupby("dataset", observed=True) if "dataset" in rows else [("", rows)]
-        wide = (one.pivot(index=seed, columns="index", values="x") for _, one in sets)
-        found[key] = float(shared_variance([one.reindex(runs).to_numpy() for one in wide]) ** 0.5)
+        wide = [
+            one.pivot(index=seed, columns="index", values="x").reindex(runs).to_numpy()
+            for _, one in sets
+        ]
+        freedom = sum(one.shape[1] - 1 for one in wide)
+        found[key] = float(shared_variance(wide) ** 0.5 * _further(freedom))
     return [found[one[:-1] if keys else ()] for one in index]
+
+
+def _further(freedom: Any) -> Any:
+    return student(freedom) / student(np.inf)
 
 
 def _errors(frame: pd.DataFrame, by_number: list[str]) -> dict[str, pd.Series]:

@@ -9,14 +9,15 @@ from habitats.cutouts import SHIFTED_SETS
 from relevit.evaluate.predictions import accuracy_table
 
 SCORES = ("top1_pct", "top5_pct")
-COLUMNS = ("dataset", "images", *SCORES, *(f"original_{name}" for name in SCORES))
+COLUMNS = (
+    "dataset", "images", *SCORES, *(f"original_{name}" for name in SCORES), "change_se_pts",
+)  # fmt: skip
 
 
 def beside_original(predictions: pd.DataFrame, original: pd.DataFrame) -> pd.DataFrame:
     """Accuracies of a run and of the original on the same images, one row a set.
 
-    Columns: dataset, images, top1_pct, top5_pct, original_top1_pct, original_top5_pct, and
-    change_se_pts, the standard error over images of the change of top-1.
+    Columns: COLUMNS. `change_se_pts` is the standard error over images of the change of top-1.
     Raises: ValueError when the original has not seen all of the run's images.
     """
     keys = ["dataset", "index", "label"]

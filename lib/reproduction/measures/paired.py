@@ -33,7 +33,7 @@ def paired_change(
     of the result: `change_pts` (mean over the seeds), `low_pts` and `high_pts`
     (`relevit.evaluate.intervals`), `seeds`; and what the interval follows from: `by_seed_pts` (the
     change of each seed, in text), `image_error_pts` (the standard error that images add) and
-    `images` (that a seed has answered).
+    `images` (that a seed has answered: the most, where seeds have other groups).
     A group without any image has no row. Raises: ValueError when the two did not see the same
     images.
     """

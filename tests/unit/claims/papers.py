@@ -150,16 +150,21 @@ def finetuned(model):
     """Maps before and after (T3, supplement T12)."""
     outlined = published_segmentation().query("table == 'main_T3' and model == @model")
     erased = published_perturbation().query("table == 'supp_T12' and model == @model")
-    found = {}
-    for name, rows, value in (
-        ("segmentation", outlined, "value_pct"),
-        ("perturbation", erased, "auc_pct"),
-    ):
-        rows = rows.assign(low_pct=rows[value], high_pct=rows[value])
-        before = rows[rows["method"] == "original"].assign(model_run="original")
-        after = exact(rows[rows["method"] == "ours"], "model_run")
-        found[TUNED + name] = pd.concat([before, after], ignore_index=True)
-    return found
+    erased = erased.rename(columns={"direction": "metric", "auc_pct": "value_pct"})
+    rows = pd.concat([outlined, erased]).pivot(index="metric", columns="method", values="value_pct")
+    changes = (rows["ours"] - rows["original"]).rename("change_pts").reset_index()
+    alike = [changes.assign(index=image) for image in range(2)]
+    return {TUNED + "changes": exact(pd.concat(alike), "model_run")}
+
+
+def means_of_finetuned(model):
+    """The same as means, for the report."""
+    outlined = published_segmentation().query("table == 'main_T3' and model == @model")
+    erased = published_perturbation().query("table == 'supp_T12' and model == @model")
+    return [
+        rows.assign(model_run=np.where(rows["method"] == "ours", "seed0", "original"))
+        for rows in (outlined, erased)
+    ]
 
 
 def methods(**models):

@@ -158,6 +158,7 @@ def test_runs_are_scored_by_group_and_those_that_failed_leave_their_reason(monke
         [0, 50.0, 0.0],
         [2, 50.0, 0.0],
     ]
+    assert sets["change_se_pts"].tolist() == [50.0, 50.0]  # of changes by 0 and 100 points
     sets, shifted = score(there[there["arm"] == ORIGINAL], ["factor"])
     assert sets.empty and shifted.empty and {"factor", "seed", "top1_pct", "lr"} <= set(sets)
 
