@@ -146,7 +146,7 @@ TOLD = {  # words that are said at this turn alone
             "it looks more at its own animal.",
             "right? It fits its own image better than another",
         ],
-        "between": ["whether it looks more at", "No fit to its own image is seen"],
+        "between": ["whether it looks more at", "No fit to its own image is seen. "],
         "below": ["it looks less at its own animal.", "It fits another image better than its own"],
     },
     "09_text": {
@@ -164,7 +164,11 @@ TOLD = {  # words that are said at this turn alone
         "below": ["relevance harmed.", "the model lost.", "points: the lean shrinks."],
     },
     "99_report": {
-        "above": ["points: relevance adds to the same training", "Contradicted: 0 of these"],
+        "above": [
+            "points: relevance adds to the same training",
+            "points: with it the model loses.",
+            "Contradicted: 0 of these",
+        ],
         "between": [
             "points: whether relevance adds",
             "contradicted 8,",
@@ -235,7 +239,7 @@ def own(lead: float) -> dict:
 
 
 def report(lead: float) -> dict:
-    added = row(lead, "adds", world="own", arm="ours", classes="all", seeds=3)
+    added = row(lead, "adds", world="own", arm="ours", classes="all", seeds=3) | row(-lead, "with")
     verdicts = ["holds"] * 5 + ["contradicted"] * int(8 - lead) + ["undecided", "not testable"]
     table = pd.DataFrame({"verdict": verdicts, "decides": "decided", "reason": ""})
     table.iloc[-2, 1] = "about 2 times the seeds and images"
