@@ -267,7 +267,7 @@ def _sem(frame: pd.DataFrame, keys: list[str], seed: str, index: pd.Index) -> li
     """
     if not seed:
         groups = frame.groupby(keys or (lambda _: 0))["x"]
-        return (groups.sem() * _further(groups.size() - 1)).reindex(index).tolist()
+        return (groups.sem() * _further(groups.size().to_numpy() - 1)).reindex(index).tolist()
     found = {}
     for key, rows in frame.groupby(keys) if keys else [((), frame)]:
         runs = rows[seed].unique()
