@@ -83,9 +83,12 @@ LESSONS = {
         lambda ranked, texts, random, more, low, *_: random < ranked and 0 < low < more,
     ),
     "99_report": Lesson(
-        "relevance adds, and most claims are not testable or undecided",
-        lambda adds, low, high, seeds, claims, untold, undecided, *_: (
-            0 < low < adds < high and seeds == 3 and claims == 87 < 2 * untold + undecided
+        "relevance adds and is a gain, and most claims are not testable or undecided",
+        lambda adds, low, high, seeds, gain, at_least, at_most, claims, untold, undecided, *_: (
+            0 < low < adds < high
+            and 0 < at_least < gain < at_most
+            and seeds == 3
+            and claims == 87 < 2 * (untold + undecided)
         ),
     ),
     "10_your_own": Lesson(
