@@ -88,7 +88,7 @@ LESSONS = {
             0 < low < adds < high
             and 0 < at_least < gain < at_most
             and seeds == 3
-            and claims == 87 < 2 * (untold + undecided)
+            and claims == 87 < 2 * untold + undecided
         ),
     ),
     "10_your_own": Lesson(

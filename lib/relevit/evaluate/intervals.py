@@ -92,9 +92,14 @@ def estimate(sets: Sequence[Float[np.ndarray, "*many seeds _"]]) -> Estimate:
         seeds=std**2 / count if several else 0.0,
         freedom=count - 1 if several else np.inf,
         images=shared_variance(sets),
-        images_freedom=sum(values.shape[-1] - 1 for values in sets),
+        images_freedom=sum(answered(values) - 1 for values in sets),
     )
     return Estimate(mean, std, *ends)
+
+
+def answered(values: Float[np.ndarray, "*many seeds images"]) -> int:
+    """How many images a seed has answered: the most, where others are NaN."""
+    return int((~np.isnan(values)).sum(axis=-1).max())
 
 
 def mean_interval(

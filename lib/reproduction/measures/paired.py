@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from habitats.cutouts import SHIFTED_SETS, TEST_SETS
-from relevit.evaluate.intervals import estimate, shared_variance
+from relevit.evaluate.intervals import answered, estimate, shared_variance
 from reproduction.paper.published import SHIFTED_AVERAGE as AVERAGE
 from reproduction.paper.published import published_changes
 
@@ -60,8 +60,7 @@ def paired_change(
             found, error = estimate(wide), shared_variance(wide) ** 0.5
             of_seeds = part.groupby(["seed", "dataset"])["change"].mean().groupby("seed").mean()
             told = " ".join(f"{change:.6g}" for change in of_seeds)
-            # Where seeds have other groups, each has answered some of the images.
-            images = sum(int((~np.isnan(values)).sum(axis=1).max()) for values in wide)
+            images = sum(map(answered, wide))  # not all, where seeds have other groups
             rows[group] = [found.mean, found.low, found.high, told, error, len(seeds), images]
     names = ["change_pts", "low_pts", "high_pts", *BASIS, *COUNTS]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names)

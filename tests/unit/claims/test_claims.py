@@ -100,6 +100,31 @@ def test_other_images_are_in_the_interval_where_a_table_has_them(claim, names):
     assert of_images and (all if names else any)(of_images), found
 
 
+def test_maps_are_held_image_by_image_as_the_one_kind_of_interval_does():
+    """Few images: Student's t; runs answer the same ones, in any order of the rows."""
+    random = np.random.default_rng(0)
+    values = random.normal(3, 2, 5) + random.normal(0, 0.02, (3, 5))  # images move all runs alike
+    rows = pd.DataFrame([
+        {"model_run": f"seed{run}", "metric": metric, "index": image, "change_pts": value}
+        for metric in ("pixel_accuracy_pct", "miou_pct", "map_pct")
+        for (run, image), value in np.ndenumerate(values)
+    ]).sample(frac=1, random_state=0)  # fmt: skip
+    (found,) = judge({papers.TUNED + "changes": rows}, only=["RV-08"])
+    wanted = estimate([values])
+    assert len(found.parts) == 3
+    for part in found.parts:
+        assert (part.value, part.low, part.high) == pytest.approx(
+            (wanted.mean, wanted.low, wanted.high), rel=1e-3
+        )
+
+
+def test_where_no_answer_changes_others_could_have():
+    """An error of 0 is not taken for certainty: of 240 images a loss of 1 % may miss all."""
+    rows = pd.DataFrame({"x": 0.0, "error": 0.0, "images": 240, "seed": range(3)})
+    (found,) = mean(rows, "x", seed="seed", error="error", images="images").held("at least", -1)
+    assert not found.met and found.spread["images"] == pytest.approx(least_error(1, 240) ** 2)
+
+
 def test_small_models_stand_in_by_their_own_names_and_never_beside_the_papers():
     def with_ours(table, of):
         return table.replace({"model": of, "other": of}) if "model" in table else table
