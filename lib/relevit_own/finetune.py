@@ -173,7 +173,8 @@ class OwnRun:
 
     def shown(self, answers: pd.DataFrame) -> Table:
         """Test images for pictures: those that the cure or what it is held against alone names
-        rightly, by turns, the first of each, of the set that has most of them.
+        rightly, by turns, the first of each, of the set that has most of the rarer kind, so that
+        the pictures do not show the wins of one alone.
 
         It is held against its twin, or the original where it has none. Where no image tells the two
         apart, it is the first of the first set. `answers` are those of `answer_all`.
@@ -183,7 +184,9 @@ class OwnRun:
             index=["dataset", "index"], columns="model", values="right"
         )
         change = right[models[-1]].astype(int) - right[models[-2]].astype(int)
-        name = change.abs().groupby("dataset", sort=False).sum().idxmax()
+        counts = [(change == kind).groupby("dataset", sort=False).sum() for kind in (1, -1)]
+        rarer = np.minimum(*counts)
+        name = (rarer + sum(counts) / (1 + len(change))).idxmax()  # then of both
         kinds = change[name].sort_index()
         kinds = kinds[kinds != 0] if kinds.any() else kinds[:1]
         turn = kinds.groupby(kinds).cumcount().sort_values(kind="stable")

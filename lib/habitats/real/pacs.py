@@ -130,14 +130,14 @@ class Pacs(Photographs):
         train, val = _parted(self.root, self.view, self.params.source)
         pictures = val if part == VAL else train
         whole, of = pictures.read(range(len(pictures))), "validation" if part == VAL else 0
-        made = hashlib.sha256(f"{self.rules} {FEATURES}".encode()).hexdigest()[:12]
+        how = options("published", "refine")
+        made = hashlib.sha256(f"{self.rules} {FEATURES} {how}".encode()).hexdigest()[:12]
         folder = from_project(FOUND) / f"{part}-{made}"
         folder.mkdir(parents=True, exist_ok=True)
         with FileLock(folder / "lock"):
             if not (folder / MASKS).is_file():
                 name, side = FEATURES
                 network = feature_model(name, side, choose_device("auto"))
-                how = options("published", "refine")
                 found = automatic_masks(network, feature_spec(name), whole.images, **how)
                 save_masks(folder, {of: (found, whole.images)})
         return whole, load_masks(folder, of, whole.images)

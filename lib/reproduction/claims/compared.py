@@ -10,6 +10,7 @@ import re
 
 import pandas as pd
 
+from reproduction.measures import IN_WORDS
 from reproduction.paper.published import (
     ALL,
     CELL,
@@ -25,7 +26,25 @@ from reproduction.paper.published import (
     published_ablations,
     published_name,
 )
+from reproduction.runs.effects import METHOD_TITLES, VARIANTS
 
+TOLD = {  # methods and numbers of the paper's tables
+    **VARIANTS,
+    **{name: METHOD_TITLES[name] for name in ("gradmask", "rrr")},
+    OURS: "RobustViT",
+    LINEAR: "DINO, a new head alone",
+    FINETUNED: "DINO, finetuned",
+    "tokencut": "TokenCut",
+    **{f"{name}_auc_pct" if name in ("positive", "negative") else name: told
+       for name, told in IN_WORDS.items()},
+}  # fmt: skip
+PARTS = {  # perception and feedback
+    "head_wise": "head-wise",
+    "token_wise": "token-wise",
+    "last_attention": "attention of the last block",
+    "avg_attention": "mean attention",
+    "integrated_gradient": "integrated gradient",
+}
 SCORES = {
     "miou_pct": "mIoU, higher is better",
     "positive_auc_pct": "positive, lower is better",
@@ -114,7 +133,7 @@ def compared(published: pd.DataFrame, ours: pd.DataFrame, metric: str = "") -> p
 
     One of the paper's own models is compared with itself, any other with the mean over the paper's
     models. Index: model (ours), method, masks, classes, metric and dataset, those that tell rows
-    apart; columns: paper, ours, difference, seeds.
+    apart, in words; columns: paper, ours, difference, seeds.
     """
     theirs = published.assign(paper=published["value_pct"] - published["reference_pct"])
     theirs = theirs.dropna(subset="paper")
@@ -130,15 +149,16 @@ def compared(published: pd.DataFrame, ours: pd.DataFrame, metric: str = "") -> p
     both = both[both["metric"] == metric] if metric else both
     both = both.assign(difference=both["ours"] - both["paper"])
     told = [name for name in (*KIND, "metric") if both[name].nunique() > 1 or name == "model"]
-    return both.set_index([*told, "dataset"])[["paper", "ours", "difference", "seeds"]]
+    both = both.set_index([*told, "dataset"])[["paper", "ours", "difference", "seeds"]]
+    return both.rename(index=TOLD)
 
 
 def variants_beside(changes: pd.DataFrame) -> pd.DataFrame:
     """RobustViT T4 and supplement T8, mean over ViT-B and DeiT-B, beside ours: change of top-1.
 
     `changes` is of `accuracies.changes` by variant, with the ends of the average's interval. Index:
-    variants that both have, as the paper calls them; columns: paper and ours on `val` and on the
-    average of the shifted sets, there with the interval (from, to), in points.
+    variants that both have, in words; columns: paper and ours on `val` and on the average of the
+    shifted sets, there with the interval (from, to), in points.
     """
     sets = {"val": "val", SHIFTED_AVERAGE: "shifted sets"}
     ours = changes.rename(paper_variants(changes.index))
@@ -147,7 +167,7 @@ def variants_beside(changes: pd.DataFrame) -> pd.DataFrame:
     for name, end in {"from": "low_pts", "to": "high_pts"}.items():
         sides[name] = ours[[end]].set_axis(["shifted sets"], axis=1)
     both = pd.concat(sides, axis=1, join="inner").swaplevel(axis=1)
-    return both[list(sets.values())].rename_axis("variant")
+    return both[list(sets.values())].rename(index=VARIANTS).rename_axis("variant")
 
 
 def halves_beside(ablation: pd.DataFrame) -> pd.DataFrame:
@@ -163,7 +183,7 @@ def halves_beside(ablation: pd.DataFrame) -> pd.DataFrame:
         sides[name] = ablation[[*keys, *ends]].rename(columns=ends)
     told = {name: table.set_index(keys)[list(SCORES)] for name, table in sides.items()}
     both = pd.concat(told, axis=1).swaplevel(axis=1)[list(SCORES)]
-    return both.rename(columns=SCORES, level=0).rename(index=lambda name: name.replace("_", " "))
+    return both.rename(columns=SCORES, level=0).rename(index=PARTS)
 
 
 def row_name(method: str, protocol: str) -> str:

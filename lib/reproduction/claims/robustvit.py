@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from habitats.cutouts import SHIFTED_SETS
 from reproduction.claims.judging import Seen, Yielded, claim
 from reproduction.claims.numbers import Lacking, Number, Numbers, mean, wide
+from reproduction.measures.class_changes import TAILS
 from reproduction.paper import published
 
 SHIFTED, SI = list(SHIFTED_SETS), ["si_location", "si_rotation", "si_size"]
@@ -448,7 +449,7 @@ def classes_vary_much(t: Seen) -> Yielded:
     2 times what so few images of a class explain, in every run.
     """
     rows = t.rows("03a_robustness/class_variation")
-    error = "std_pts * (1.5 / labels) ** 0.5"
+    error = f"std_pts * ({TAILS} / labels) ** 0.5"
     spread = mean(rows, "std_pts - abs(mean_pts)", "classes", error=error, seed="model_run")
     yield spread.held("above", 0, "spread above the mean's size")
     luck = mean(rows, "std_pts ** 2 - 2 * luck_pts ** 2", "classes", how="min")

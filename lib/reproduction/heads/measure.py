@@ -61,6 +61,14 @@ class Explanation:
         """IA-scores with one of the maps (IAV Eq. 1)."""
         return ia_scores(self.attention, self.maps[name].clamp(min=0))
 
+    def beyond(self, name: str) -> Float[Tensor, "images layers heads"]:
+        """`scores`, less those with the map of the image before: that much is of this image.
+
+        Source: none; the zero of `chance_table`, image by image.
+        """
+        other = self.maps[name].roll(1, 0).clamp(min=0)
+        return self.scores(name) - ia_scores(self.attention, other)
+
     def on_pct(self, name: str) -> Float[Tensor, "images layers heads"]:
         """Of each head's attention to patches the share on a mask, in percent."""
         weighed = self.attention * self.maps[name][:, None, None]
@@ -235,14 +243,10 @@ def score_table(found: Found, labels: Tensor) -> pd.DataFrame:
 
 
 def beyond_table(found: Found, labels: Tensor) -> pd.DataFrame:
-    """`score_table` with SmoothGrad, less the score with that of the image before.
-
-    Source: none; the zero of `chance_table`, image by image. The map is called BEYOND.
-    """
+    """`score_table` of `Explanation.beyond` with SmoothGrad. The map is called BEYOND."""
     parts = []
     for run, seen in found.items():
-        other = ia_scores(seen.attention, seen.maps["smoothgrad"].roll(1, 0))
-        rows = score_rows(seen.scores("smoothgrad") - other, labels)
+        rows = score_rows(seen.beyond("smoothgrad"), labels)
         parts.append(_of(run, rows, map=BEYOND))
     return pd.concat(parts, ignore_index=True)
 

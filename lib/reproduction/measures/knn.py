@@ -30,6 +30,7 @@ KNOWN = "train"  # recipe of the drawings with known classes
 # Those to classify: of the same kind, as in the paper's data sets, and shifted.
 ASKED = ("val", "objectnet")
 BATCH = 50  # images; the vectors do not depend on it beyond rounding
+PROBE = 0  # stands for k where no neighbour votes: a linear probe
 SEED = 0  # draws the images
 SPECIES = re.compile(r"\d{5}(_[^_]+){7}")  # 00000_Animalia_..._Lumbricus_terrestris
 # RobustViT supp. M: mean over seven models on iNat2021 mini; k -> change in points.
@@ -109,30 +110,32 @@ def answers(
     )
 
 
-def probe_table(vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet]) -> pd.DataFrame:
-    """A linear probe on the same vectors: model_run, data, accuracy_pct, test, images.
+def probed(vectors: Vectors, known: ImageSet, asked: Mapping[str, ImageSet]) -> pd.DataFrame:
+    """What a linear probe on the same vectors answers, as `answers`; its k is PROBE.
 
     A new head for the known classes, and nothing else, is trained on them. Ten thousand classes
     would take days.
     """
     from sklearn.linear_model import LogisticRegression
 
-    rows = []
+    parts = []
     for run, of in vectors.items():
         head = LogisticRegression(max_iter=2000).fit(of[KNOWN_VECTORS].cpu(), known.labels)
         for name, part in asked.items():
-            right = head.score(of[name].cpu(), part.labels)
-            rows.append((run, name, 100 * right, "linear probe", len(part)))
-    return pd.DataFrame(rows, columns=["model_run", "data", "accuracy_pct", "test", "images"])
+            told = {"label": part.labels, "prediction": head.predict(of[name].cpu())}
+            told |= {"index": range(len(part)), "k": PROBE, "model_run": run, "data": name}
+            parts.append(pd.DataFrame(told))
+    return pd.concat(parts)
 
 
-def by_model(nearest: pd.DataFrame, probes: pd.DataFrame) -> pd.DataFrame:
-    """Mean accuracy of each kind of model in each test: data, test, model, accuracy_pct, images.
+def told_test(k: int) -> str:
+    """What a test of the vectors is called: by how many neighbours vote, or a linear probe."""
+    return "linear probe" if k == PROBE else f"k = {k}"
 
-    `nearest` is `knn_table`, `probes` is `probe_table` or empty.
-    """
-    tests = nearest.assign(test="k = " + nearest["k"].astype(str))
-    tests = pd.concat([tests, probes], ignore_index=True) if len(probes) else tests
+
+def by_model(table: pd.DataFrame) -> pd.DataFrame:
+    """`knn_table` as the mean of each kind of model: data, test, model, accuracy_pct, images."""
+    tests = table.assign(test=table["k"].map(told_test))
     tests["model"] = tests["model_run"].str.rstrip("0123456789").map(KINDS)
     groups = tests.groupby(["model", "data", "test"], sort=False)
     return groups[["accuracy_pct", "images"]].mean().reset_index()
@@ -182,4 +185,4 @@ def changes_in_words(sides: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     }
     found = pd.concat(told, axis=1)
     found["paper, less original", ""] = found.index.get_level_values("k").map(PAPER_CHANGES_PTS)
-    return found
+    return found.rename(told_test, level="k").rename_axis(index={"k": "test"})

@@ -22,7 +22,7 @@ _FILES = {
         "paired_changes perturbation_curves rate_curves score_bars"
     ),
     "style": (
-        "CHANGE CLASS_COLOURS FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "
+        "CHANGE CLASS_COLOURS CONTROL FAINT GAIN INK LOSS MEANINGS METHODS OBJECT ORIGINAL OURS "
         "PALE_OBJECT PROPS PROTOCOLS REST SHADES drawn method_colour named panels set_style "
         "subplots"
     ),

@@ -399,3 +399,6 @@ def scale_bar(
     bar = figure.add_axes(place, facecolor="0.5")  # as the grey image below a heatmap
     figure.colorbar(heat, cax=bar).set_ticks(ticks[0], labels=ticks[1])
     bar.tick_params(labelsize=8, length=2)
+    names = bar.get_yticklabels()  # within the bar's height: another may stand below it
+    names[0].set_va("bottom")
+    names[-1].set_va("top")

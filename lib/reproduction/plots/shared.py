@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patheffects import withStroke
 
 from relevit.choices.finetuning import FinetuneChoices
 from relevit.evaluate.segmentation import METRICS
@@ -133,7 +134,10 @@ def score_bars(table: pd.DataFrame, title: str, higher: Mapping[str, bool] | Non
         .scale(color={named(name): method_colour(name) for name in methods})
         .label(x="", y="", title=titles.get)
     )
-    return drawn(plot, 1.8 + 2.2 * len(shown), 1.2 + 0.2 * len(methods), title, level=0)
+    figure = drawn(plot, 1.8 + 2.2 * len(shown), 1.2 + 0.2 * len(methods), title, level=0)
+    for lines in (each for axis in figure.axes for each in axis.collections):
+        lines.set_path_effects([withStroke(linewidth=3.5, foreground="white")])  # on dark bars, too
+    return figure
 
 
 def model_lines(table: pd.DataFrame, x: str, y: str, panel: str | None = None) -> so.Plot:

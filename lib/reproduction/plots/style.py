@@ -270,8 +270,11 @@ def drawn(
     figure.suptitle(title, fontsize=10)
     for legend in figure.legends:  # seaborn lays it over the panels
         legend.set(frame_on=False, bbox_to_anchor=(1, 0.5), loc="center right")
+        dpi = figure.dpi
+        figure.set_dpi(SHARP * DPI)  # letters are wider there than those of a page
         figure.draw_without_rendering()
         beside = 0.02 + legend.get_window_extent().width / figure.bbox.width
+        figure.set_dpi(dpi)
         figure.get_layout_engine().set(rect=(0, 0, 1 - beside, 1))
     return figure
 

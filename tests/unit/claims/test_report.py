@@ -9,6 +9,7 @@ import pytest
 from reproduction import claims
 from reproduction.claims import decided
 from reproduction.paper.published import published_ablations, published_rows
+from reproduction.runs import effects
 
 from . import papers
 
@@ -82,7 +83,7 @@ def test_tables_are_read_by_stage_or_stem(tmp_path):
 def test_perception_times_feedback_has_all_rows_and_our_intervals():
     ours = papers.combinations()["06a_attribution/ablation"].iloc[::-1]
     found = claims.halves_beside(ours)
-    assert len(found) == 7 and ("token wise", "integrated gradient") in found.index
+    assert len(found) == 7 and ("token-wise", "integrated gradient") in found.index
     for score in ("mIoU, higher is better", "positive, lower is better"):
         assert list(found[score]) == ["paper", "ours", "from", "to"]
         assert all(found[score]["paper"].equals(found[score][name]) for name in found[score])
@@ -95,7 +96,7 @@ def test_our_variants_stand_in_the_rows_of_the_papers_that_have_the_same_class_t
     ours.loc["exact_gradient"] = 1.0  # which the paper has not
     ours["low_pts"], ours["high_pts"] = ours["shifted_average"] - 2, ours["shifted_average"] + 2
     found = claims.variants_beside(ours)
-    assert list(found.index) == list(theirs.index)
+    assert list(found.index) == [effects.VARIANTS[name] for name in theirs.index]
     assert found["val"]["paper"].equals(found["val"]["ours"])
     assert found["shifted sets"]["ours"].tolist() == theirs["shifted_average"].tolist()
     width = found["shifted sets"]["to"] - found["shifted sets"]["from"]

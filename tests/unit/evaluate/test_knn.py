@@ -78,14 +78,15 @@ def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():
                       "seed4": "with", "without4": "without"}  # fmt: skip
     kinds = {name: dict.fromkeys(("known", *asked), vectors) for name in tested}
     answers = knn.answers(kinds, known, asked, [1, 3])
-    probes = knn.probe_table(kinds, known, asked)
-    assert set(probes["accuracy_pct"]) == {0, 100}
-    found = knn.by_model(knn.knn_table(answers), probes)
+    both = pd.concat([answers, knn.probed(kinds, known, asked)])
+    found = knn.by_model(knn.knn_table(both))
     wide = found.pivot(index=["data", "test"], columns="model", values="accuracy_pct")
     assert wide.loc["val"].to_numpy().min() == 100 and wide.loc["turned"].to_numpy().max() == 0
     assert wide.loc["val"].index.tolist() == ["k = 1", "k = 3", "linear probe"]
     assert set(wide) == {"original", "without", "with"}
-    assert len(knn.by_model(knn.knn_table(answers), probes.head(0))) == 3 * 2 * 2
+    changes = knn.changes_in_words({"less its twin": knn.knn_changes(both, "without")})
+    assert set(changes.index.get_level_values("test")) == {"k = 1", "k = 3", "linear probe"}
+    assert (changes["less its twin"].to_numpy() == 0).all()  # the vectors are the same
 
 
 def test_a_seed_is_held_against_the_original_and_against_its_own_twin():

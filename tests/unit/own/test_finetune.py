@@ -14,6 +14,7 @@ import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -152,6 +153,28 @@ def test_changes_are_paired_image_by_image():
     assert rows["gained"].tolist() == [2, 1, 1] and rows["lost"].tolist() == [1, 0, 1]
     assert (rows["low_pts"] <= rows["change_pts"]).all()
     assert (rows["change_pts"] <= rows["high_pts"]).all()
+
+
+def test_pictures_show_what_is_lost_beside_what_is_gained():
+    """On `a` ours wins three images alone, on the held-out ones both win one."""
+    every, none = (0, 0, 0), (1, 1, 1)  # ranks of the label: 0 is right
+    ranks = {
+        "held_out": {ORIGINAL: none, WITHOUT: (0, 1, 0), WITH: (1, 0, 0)},
+        "a": {ORIGINAL: none, WITHOUT: none, WITH: every},
+    }
+    answers = pd.concat(
+        pd.DataFrame({"model": name, "dataset": part, "index": range(3), "label_rank": each})
+        for part, of in ranks.items()
+        for name, each in of.items()
+    )
+    rows = pd.DataFrame({"image": [Path(f"{i}.png") for i in range(3)]})
+    parts = {part: Table(part, ("ant",), rows, rows[:0]) for part in ranks}
+    run = SimpleNamespace(data=SimpleNamespace(test=parts),
+                          choices=SimpleNamespace(test_images=3, seed=0, shown=2))  # fmt: skip
+    shown = your_own.OwnRun.shown(run, answers)
+    assert shown.name == "held_out" and [path.stem for path in shown.images] == ["0", "1"]
+    alone = your_own.OwnRun.shown(run, answers[answers["dataset"] == "a"])
+    assert [path.stem for path in alone.images] == ["0", "1"]
 
 
 @pytest.mark.slow
