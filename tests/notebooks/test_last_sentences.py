@@ -30,15 +30,18 @@ TOLD = {  # words that are said at this turn alone
         "above": [
             "points: relevance adds",
             "    with it, against the original: +8.0 (+4.0 to +12.0) points: the model gains",
-            "less the original: unseen things (val, k = 1; images 40, seeds 3): +8.0",
-            "less its twin: unseen things (val, k = 1; images 40, seeds 3): -8.0",
+            "against the original: of 1 tests more are found in 1, fewer in 0",
+            "against its twin: of 1 tests more are found in 0, fewer in 1",
             "classes gain more",
         ],
-        "between": ["whether it finds more things or", "no order shows"],
+        "between": [
+            "against its twin: of 1 tests more are found in 0, fewer in 0",
+            "no order shows",
+        ],
         "below": [
             "relevance takes away",
             "    without it, against the original: -8.0 (-12.0 to -4.0) points: the model loses",
-            "less the original: unseen things (val, k = 1; images 40, seeds 3): -8.0",
+            "against the original: of 1 tests more are found in 0, fewer in 1",
             "classes gain less",
         ],
     },
@@ -57,25 +60,21 @@ TOLD = {  # words that are said at this turn alone
     "05a_ablations": {
         "above": [
             "2 images a class: +8.0 (+4.0 to +12.0) points: it gains",
-            "same test images: -8.0 (-12.0 to -4.0) points: 3 images of 40 classes gain less",
+            "same test images: +8.0 (+4.0 to +12.0) points: it gains more",
             "GAE, last three blocks, less GAE on all blocks: +8.0",
             "attention, last three blocks, less GAE on the same blocks: +8.0",
             "points: it gains more",
         ],
-        "between": [
-            "whether it gains or loses",
-            "whether 3 images of 40 classes gain more",
-            "whether it gains more",
-        ],
+        "between": ["whether it gains or loses", "whether it gains more"],
         "below": [
             "points: it loses",
-            "points: 3 images of 40 classes gain more",
+            "same test images: -8.0 (-12.0 to -4.0) points: it gains less",
             "points: it gains less",
         ],
     },
     "06a_attribution": {
         "above": [
-            "outlines, head-wise less feedback alone, 40 images: +8.0 (+7.7 to +8.3) points: perce",
+            "outlines, head-wise minus feedback alone, 40 images: +8.0 (+7.7 to +8.3) points: per",
             "points: feedback adds",
             ": mostly one is found",
             "less its area, 40 images: +8.0 (+7.7 to +8.3) points: what is kept lies on it more",

@@ -223,7 +223,7 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         return known | {"effects": effects, "LEAD": ["lead_pts", "lead_low_pts", "lead_high_pts"]}
     of_parts = {(run, "the background term"): numbers for run in found}
     loss = {"full": 0.03, "exact_gradient": 0.02}
-    together = dict.fromkeys(found, (numbers, numbers))
+    together = dict.fromkeys(found, (numbers,) * 3)
     return {"found": of_parts, "together": together, "exact": found, "loss": loss}
 
 

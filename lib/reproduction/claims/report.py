@@ -209,8 +209,10 @@ def _answer(one: Verdict) -> str:
     why = f"of {len(one.parts)} numbers {met} are wholly on the right side, {against} on the wrong"
     if len(one.parts) <= FEW:  # without the distances that are no difference
         why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
+        why = re.sub(r"\ba(?= [+-])", "set a", why)
     if not one.parts:
-        why = re.sub(r"^\S+/\S+: ", "", one.reason)  # without the file
+        why = re.sub(r"^\S+/\S+: |; see what ours say$", "", one.reason)  # without the file
+        why = why.replace("the class term of Eq. 4", "the paper's class term")
     more = [f"Would decide it: {one.decides}." * (one.verdict == UNDECIDED)]
     more += [f"Our own terms, by the same criterion: {one.ours.split(':')[0]}." * bool(one.ours)]
     return " ".join(filter(None, [f"{ANSWERS[one.verdict]} ({one.id}): {why.rstrip('.')}.", *more]))

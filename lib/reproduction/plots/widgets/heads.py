@@ -58,7 +58,7 @@ def head_explorer(
         scores = found.scores(name)[index].detach().float().cpu()
         figure, axes = strip(2.3, *[(0.08, 2.3)] * 3, (0.5, 2.6))
         show_image(axes[0], pixels, title)
-        show_image(axes[1], pixels, name, heat=heats[0])
+        show_image(axes[1], pixels, view, heat=heats[0])
         show_image(axes[2], pixels, f"attention, {place}", heat=heats[1])
         said = f"IA-score {float(scores[layer - 1, head - 1]):.2f}"
         _show_scores(axes[3], scores, layer, head, said)
