@@ -334,7 +334,11 @@ def pretrained(lead: float) -> dict:
         "PROPERTIES": {"iav_slope": "slope"},
         "MAPS": {"beyond": "beyond", "smoothgrad": "own"},
     }
-    apart = {"apart": pd.Series({"iav_slope": lead > 0}), "luck_pct": 100 / 3}
+    apart = {
+        "apart": pd.Series({"iav_slope": lead > 0}),
+        "luck_pct": 100 / 3,
+        "kinds_of": [*"abcd"],
+    }
     return {name: pd.DataFrame(rows) for name, rows in tables.items()} | named | apart
 
 
@@ -443,8 +447,8 @@ def test_relevance_helped_where_something_was_gained(lead, gain, words, capsys):
 
 def test_claims_that_are_undecided_and_not_testable_are_told_apart(capsys):
     whole = report(8.0)
-    for left, words in ((slice(None), ("decide 1 of 1.", "let 1 of 1 be")),
-                        (slice(5), ("decide 0 of 0.", "let 0 of 0 be"))):  # fmt: skip
+    for left, words in ((slice(None), ("decide 1 of 1.", "class term 1 of 1 could")),
+                        (slice(5), ("decide 0 of 0.", "class term 0 of 0 could"))):  # fmt: skip
         table = whole["verdict_table"][left]
         exec(last_cell("99_report").source, NAMES | whole | {"verdict_table": table})
         printed = capsys.readouterr().out

@@ -228,6 +228,6 @@ def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
     by_label, luck = groups.mean().groupby(keys), (groups.sem() ** 2).groupby(keys)
     table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
     error = table["std_pts"] * (TAILS / table["labels"]) ** 0.5
-    low, high = interval(table["std_pts"], images=error**2)
+    low, high = interval(table["std_pts"].to_numpy(), images=error.to_numpy() ** 2)
     table = table.assign(std_low_pts=low, std_high_pts=high, luck_pts=luck.mean() ** 0.5)
     return table.reset_index()
