@@ -60,7 +60,7 @@ LESSONS = {
     ),
     "06_attribution": Lesson(
         "some maps know the class and some cannot",
-        lambda raw, gae, gae_low, _, token, token_low, __, methods, follow, *___: (
+        lambda images, raw, gae, gae_low, _, token, token_low, __, methods, follow, *___: (
             raw == 50 < min(gae_low, token_low) and follow < methods
         ),
     ),
