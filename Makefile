@@ -50,7 +50,7 @@ reproduce: setup  ## Run the whole suite with the workshop preset (34 to 59 min 
 	$(BIN)/python -m reproduction.pipeline workshop $(AT_ONCE)
 	@$(MAKE) --no-print-directory site PRESET=workshop
 
-quick: setup  ## Run the whole suite with the quick preset (6 to 7 min on 2 cores)
+quick: setup  ## Run the whole suite with the quick preset (6 to 8 min on 2 cores)
 	$(BIN)/python -m reproduction.pipeline quick $(AT_ONCE)
 	@$(MAKE) --no-print-directory site PRESET=quick
 

@@ -208,7 +208,8 @@ def _answer(one: Verdict) -> str:
     against, met = (sum(getattr(part, side) for part in one.parts) for side in ("against", "met"))
     why = f"of {len(one.parts)} numbers {met} are wholly on the right side, {against} on the wrong"
     if len(one.parts) <= FEW:  # without the distances that are no difference
-        why = re.sub(", d [0-9.]+", "", one.number).replace("_", " ").replace(", ", ", asked: ")
+        why = re.sub(r"(head|token)_wise", r"\1-wise", re.sub(", d [0-9.]+", "", one.number))
+        why = why.replace("_", " ").replace(", ", ", asked: ")
         why = re.sub(r"\ba(?= [+-])", "set a", why)
     if not one.parts:
         why = re.sub(r"^\S+/\S+: |; see what ours say$", "", one.reason)  # without the file

@@ -229,5 +229,5 @@ def class_variation(changed: pd.DataFrame) -> pd.DataFrame:
     table = by_label.agg(labels="size", std_pts="std", mean_pts="mean")
     error = table["std_pts"] * (TAILS / table["labels"]) ** 0.5
     low, high = interval(table["std_pts"].to_numpy(), images=error.to_numpy() ** 2)
-    table = table.assign(std_low_pts=low, std_high_pts=high, luck_pts=luck.mean() ** 0.5)
+    table = table.assign(std_low_pts=low.clip(0), std_high_pts=high, luck_pts=luck.mean() ** 0.5)
     return table.reset_index()

@@ -28,6 +28,7 @@ from reproduction.plots.style import (
     CLASS_COLOURS,
     FAINT,
     INK,
+    LINES,
     MEANINGS,
     OURS,
     count_whole,
@@ -59,7 +60,10 @@ TESTS = {  # of `judge.compared`
 }
 ORDERS = {"positive": "most relevant first", "negative": "least relevant first"}
 # Of methods of a family, in turn; the dashes of one let another be seen below it.
-LOOKS = (("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5))))
+LOOKS = (
+    *(("o", "-"), ("s", (0, (3, 1.5))), ("D", (0, (1.5, 1.5)))),
+    *(("^", (0, (5, 1.5, 1, 1.5))), ("v", (0, (1, 1)))),
+)
 NEAR_PTS = 4.0  # worlds whose gaps are closer share a name's place
 # Models by how they were pretrained: dark and light, so that those of one kind differ in print too.
 COLOURS = {
@@ -74,7 +78,6 @@ SPARE = {  # for models that are not the suite's own, in turn
     "supervised": (("#3d4f66", "P"), ("#93b7be", "X")),
     "self-supervised": (("#4a6b2a", "P"), ("#bcd6a0", "X")),
 }
-LINES = {"supervised": "--", "self-supervised": "-"}
 
 
 def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figure:

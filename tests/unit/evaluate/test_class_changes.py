@@ -32,7 +32,9 @@ def test_the_spread_of_classes_and_that_of_luck(of_classes, std, mean, luck):
     assert (row.labels, row.mean_pts) == (2, mean)
     assert (row.std_pts, row.luck_pts) == pytest.approx((std, luck))
     half = 1.96 * std * (1.5 / 2) ** 0.5
-    assert (row.std_low_pts, row.std_high_pts) == pytest.approx((std - half, std + half), abs=0.01)
+    assert (row.std_low_pts, row.std_high_pts) == pytest.approx(
+        (max(std - half, 0), std + half), abs=0.01
+    )
 
 
 def predictions(**right) -> pd.DataFrame:
