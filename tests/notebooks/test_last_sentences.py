@@ -126,7 +126,7 @@ TOLD = {  # words that are said at this turn alone
     "06_attribution": {
         "above": [
             "GAE: 58 % (54 to 62). It follows the question.",
-            "in 1 of 1 it follows",
+            "of 1 these follow: 1.",
             "mean over blocks: +8.0 (+7.7 to +8.3) points: it follows more often.",
             "last block: +8.0 (+7.7 to +8.3) points: it follows more often.",
         ],

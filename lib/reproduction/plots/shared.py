@@ -28,7 +28,6 @@ from reproduction.plots.style import (
     CLASS_COLOURS,
     FAINT,
     INK,
-    LINES,
     MEANINGS,
     OURS,
     count_whole,
@@ -78,6 +77,7 @@ SPARE = {  # for models that are not the suite's own, in turn
     "supervised": (("#3d4f66", "P"), ("#93b7be", "X")),
     "self-supervised": (("#4a6b2a", "P"), ("#bcd6a0", "X")),
 }
+LINES = {"supervised": "--", "self-supervised": "-"}
 
 
 def added_bars(table: pd.DataFrame, title: str, place: str = "classes") -> Figure:

@@ -42,7 +42,6 @@ OBJECT, PALE_OBJECT = "#17706b", "#84cdc3"  # what a mask shows; its draft or it
 PROPS, REST = "#c9a06c", "#dddfe3"  # things about the object; all else
 INK = "#30343b"  # limits, marks, what has no meaning of its own
 FAINT = "#d3d6db"  # other lines, behind those that a panel is about
-LINES = {"supervised": "--", "self-supervised": "-"}  # kinds of pretraining
 # What a legend calls them
 MEANINGS = {
     "original": ORIGINAL,
@@ -270,9 +269,6 @@ def drawn(
             count_whole(axis)
     figure.suptitle(title, fontsize=10)
     for legend in figure.legends:  # seaborn lays it over the panels
-        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
-            if text.get_text() in LINES:
-                handle.set_color(INK)  # a dash says it, of models of any colour
         legend.set(frame_on=False, bbox_to_anchor=(1, 0.5), loc="center right")
         dpi = figure.dpi
         figure.set_dpi(SHARP * DPI)  # letters are wider there than those of a page

@@ -125,3 +125,4 @@ def test_the_papers_own_numbers_beside_themselves_differ_by_what_is_added():
         higher = ours.assign(ours=ours["ours"] + 2)
         found = claims.compared(published_rows(name), higher, metric)
         assert len(found) and (found["difference"] - 2).abs().max() < 1e-9, name
+        assert "_" not in str(found.index.droplevel("dataset").tolist()), name

@@ -87,6 +87,12 @@ def test_each_run_is_tested_by_neighbours_and_by_a_probe_and_told_by_its_kind():
     changes = knn.changes_in_words({"less its twin": knn.knn_changes(both, "without")})
     assert set(changes.index.get_level_values("test")) == {"k = 1", "k = 3", "linear probe"}
     assert (changes["less its twin"].to_numpy() == 0).all()  # the vectors are the same
+    other = torch.tensor([int((labels != y).nonzero()[0]) for y in labels])  # of the other class
+    kinds["without3"] = kinds["without3"] | {"val": vectors[other]}
+    worse = pd.concat([knn.answers(kinds, known, asked, [1]), knn.probed(kinds, known, asked)])
+    found = knn.knn_changes(worse, "without").set_index(["data", "k"])["change_pts"]
+    assert found.to_dict() == {("val", 1): 50, ("turned", 1): 0, ("val", knn.PROBE): 50,
+                               ("turned", knn.PROBE): 0}  # fmt: skip
 
 
 def test_a_seed_is_held_against_the_original_and_against_its_own_twin():
