@@ -218,7 +218,7 @@ def names_of(name: str, numbers: tuple[float, ...], monkeypatch) -> dict:
         ]
         table = pd.DataFrame([ends("lead", numbers)] * 4, pd.MultiIndex.from_tuples(cases))
         change = dict(zip(("change_pts", "low_pts", "high_pts"), numbers, strict=True))
-        exact = pd.DataFrame([{"cure": "swap"} | change])
+        exact = pd.DataFrame([{"arm": "swap", "cure": "swap"} | change])
         known = {"found": found, "clouds": found, "study": table, "exact": exact}
         return known | {"effects": effects, "LEAD": ["lead_pts", "lead_low_pts", "lead_high_pts"]}
     of_parts = {(run, "the background term"): numbers for run in found}
