@@ -161,9 +161,10 @@ def _maps(result: OwnResult) -> Part:
     run, (batch, looks) = result.run, examples(result.run, result.models, result.answers)
     text = (
         "GAE's map of the predicted class, on images that only one of the last two models names "
-        "rightly, by turns, of the set that has most of the rarer kind. Bright is relevant, each "
-        "map over its own range. A wrong answer is orange and in italics. A white line is around "
-        "an object whose mask is known."
+        "rightly, by turns, of the set that has most of the rarer kind. Where one model alone "
+        "has such images, they show its wins. Bright is relevant, each map over its own range. A "
+        "wrong answer is orange and in italics. A white line is around an object whose mask is "
+        "known."
     )
     names = [run.data.classes[label] for label in batch.labels]
     figure = drawn(plots.looks_grid(batch.images, names, looks, batch.masks))
